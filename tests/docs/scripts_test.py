@@ -17,6 +17,7 @@ from unittest import mock
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ["RINGTRAIN_BIN"])
+FUZZERS = ["fuzz_" + path.name.removesuffix("_fuzz.cpp") for path in (ROOT / "tests/fuzz").glob("*_fuzz.cpp")]
 
 
 def bash(script, **environment):
@@ -101,15 +102,10 @@ class MisspeltFlags(unittest.TestCase):
     def test_the_nearest_one_is_named(self):
         for command, meant in (("train --confg x.yaml", "--config"), ("train --resum", "--resume"),
                                ("evaluate --checkpont a --data b", "--checkpoint"),
-                               ("prepare --input a --outptu=b", "--output")):
+                               ("prepare --input a --outptu=b", "--output"), ("train --quantize", None)):
             result = bash(f"{BIN}/{command}")
             self.assertEqual(result.returncode, 2, result.stdout)
-            self.assertIn(f"did you mean {meant}?", result.stdout)
-
-    def test_what_is_like_none_has_no_advice(self):
-        result = bash(f"{BIN}/train --quantize")
-        self.assertEqual(result.returncode, 2, result.stdout)
-        self.assertNotIn("did you mean", result.stdout)
+            self.assertEqual(re.findall(r"did you mean (.*?)\?", result.stdout), [meant] if meant else [])
 
 
 class InstallDeps(unittest.TestCase):
@@ -178,7 +174,6 @@ class Removals(unittest.TestCase):
         before = kept.read_text()
         result = self.run_script(command)
         self.assertNotEqual(result.returncode, 0, result.stdout)
-        self.assertTrue(kept.exists(), f"{command} removed {kept}: {result.stdout}")
         self.assertEqual(kept.read_text(), before)
         self.assertIn(sentence, result.stdout)
 
@@ -190,8 +185,8 @@ class Removals(unittest.TestCase):
             result = self.run_script("bundle bundle")
             self.assertEqual(result.returncode, 0, result.stdout)
             (bundle / "tools/xz").write_text('#!/bin/sh\nsleep 1\nexec xz "$@"\n')
-            calls = bash(f"{bundle}/run --libraries & {bundle}/run --libraries; echo $?; wait $!; echo $?").stdout
-            self.assertEqual(re.findall(r"^\d+$", calls, re.MULTILINE), ["7", "7"], calls)  # one unpacks the programs
+            call = f"{bundle}/run --libraries >/dev/null"  # the first one unpacks the programs
+            self.assertEqual(bash(f"{call} & {call}; echo $?; wait $!; echo $?").stdout, "7\n7\n")
         results = bundle / "bench.json"
         results.write_text("what gpu-check measured")
         self.expect_refused("bundle bundle", results, "holds ./bench.json, which scripts/bundle did not make")
@@ -211,20 +206,17 @@ class Removals(unittest.TestCase):
         self.stand_ins("tools", ["git"], "echo 0")
         self.stand_ins("build/release/bin", ["train", "prepare"])
         self.stand_ins("other/old", ["train", "prepare"], '[ "${0##*/}" = prepare ]')
-        result = self.run_script("same-bits HEAD other/old")
-        self.assertIn("error: llama-single (old) did not run: see ", result.stdout)
+        self.assertIn("error: llama-single (old) did not run", self.run_script("same-bits HEAD other/old").stdout)
         result = bash(f"cd {self.checkout}/other && ../scripts/report-pictures run")
         self.assertIn("error: other/run is not a run's folder", result.stdout)
 
     def test_a_build_without_tests_is_configured_again(self):
         self.stand_ins("tools", ["cmake", "dpkg-query"], 'echo installed; echo "$*" >>log')
         self.stand_ins("build/release/bin", ["data_tests"])
-        for known, configured in (("programs", True), ("data_tests", False)):
-            (self.checkout / "build/release/build.ninja").write_text(f"build {known}: phony bin/{known}\n")
-            result = self.run_script("dev data", prebuilt="")
-            self.assertEqual(result.returncode, 0, result.stdout)
-            self.assertEqual("-DRINGTRAIN_TESTS=ON" in (self.checkout / "log").read_text(), configured)
-            (self.checkout / "log").unlink()
+        (self.checkout / "build/release/build.ninja").write_text("build train: phony bin/train\n")
+        result = self.run_script("dev data", prebuilt="")
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertIn("-DRINGTRAIN_TESTS=ON", (self.checkout / "log").read_text())
 
     def test_runs_of_a_user_are_not_an_earlier_demonstration(self):
         self.stand_ins("build/release/bin", ["train", "evaluate", "prepare"])
@@ -235,9 +227,8 @@ class Removals(unittest.TestCase):
             self.expect_refused(script, own, f"runs/{script} may hold files that scripts/{script} did not make")
 
     def test_fuzzing_does_not_disturb_other_fuzzers(self):
-        names = [path.name.removesuffix("_fuzz.cpp") for path in (ROOT / "tests" / "fuzz").glob("*_fuzz.cpp")]
         log = self.checkout / "log"
-        self.stand_ins("build/fuzz/bin", [f"fuzz_{name}" for name in names],
+        self.stand_ins("build/fuzz/bin", FUZZERS,
                        f'touch "$RINGTRAIN_FUZZ_FOLDER/input" && echo "$RINGTRAIN_FUZZ_FOLDER" >>{log}')
         with tempfile.TemporaryDirectory(prefix="ringtrain-fuzz-", dir="/dev/shm") as older, \
                 tempfile.TemporaryDirectory(prefix="ringtrain-fuzz.", dir="/dev/shm") as other:
@@ -245,12 +236,11 @@ class Removals(unittest.TestCase):
             self.assertTrue(pathlib.Path(older).exists() and pathlib.Path(other).exists(), result.stdout)
         self.assertEqual(result.returncode, 0, result.stdout)
         folders = log.read_text().splitlines()
-        self.assertEqual((len(folders), len(set(folders))), (len(names), len(names)))  # several run at a time
+        self.assertEqual((len(folders), len(set(folders))), (len(FUZZERS), len(FUZZERS)))  # several run at a time
         self.assertFalse(any(pathlib.Path(folder).parent.exists() for folder in folders))
 
     def test_a_finding_ends_fuzzing_with_an_error(self):
-        names = [path.name.removesuffix("_fuzz.cpp") for path in (ROOT / "tests" / "fuzz").glob("*_fuzz.cpp")]
-        self.stand_ins("build/fuzz/bin", [f"fuzz_{name}" for name in names], '[ "${0##*/}" != fuzz_report ]')
+        self.stand_ins("build/fuzz/bin", FUZZERS, '[ "${0##*/}" != fuzz_report ]')
         self.assertNotEqual(self.run_script("fuzz 1 1").returncode, 0)
 
 
