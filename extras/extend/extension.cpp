@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "data/preparation/sources.h"
@@ -35,10 +36,17 @@ Words joined(Words words, const Words& added) {
   return words;
 }
 
-/// Returns the length for which the model was made. Throws Error(usage) if there is nothing to extend.
-std::int64_t known_length(const ExtensionRequest& request) {
-  const std::int64_t model_length = open_model(request.model).model.max_position_embeddings;
-  const std::int64_t from = request.from > 0 ? request.from : model_length;
+/// Returns the length for which the model was made. Throws Error(usage) if there is nothing to extend, or if only
+/// --theta can extend it.
+std::int64_t known_length(const ExtensionRequest& request, const ModelConfig& model) {
+  const RopeScalingConfig& rope = model.rope_scaling;
+  if (request.theta == 0 && rope.type != RopeType::none && rope.type != RopeType::yarn) {
+    fail(ExitCode::usage, "{} scales its rotary positions by {}, which extend keeps; give a larger base with --theta",
+         request.model, name_of(rope.type));
+  }
+  const double scaled = rope.factor * static_cast<double>(rope.original_max_position_embeddings);
+  const std::int64_t made_for = rope.type == RopeType::yarn ? std::llround(scaled) : model.max_position_embeddings;
+  const std::int64_t from = request.from > 0 ? request.from : made_for;
   if (from == 0) fail(ExitCode::usage, "{} does not say how long its context is; give --from", request.model);
   if (request.to > from) return from;
   fail(ExitCode::usage, "--to {}: must be more than the {} tokens that {} was trained for", request.to, from,
@@ -49,7 +57,8 @@ class Extension {
  public:
   Extension(const ExtensionRequest& request, const OptionValues& options, const CommandRunner& run_command)
       : asked_(request),
-        from_(known_length(request)),
+        model_(open_model(request.model).model),
+        from_(known_length(request, model_)),
         folder_(request.output, options),
         run_command_(run_command),
         scored_(at(asked_.held_out.empty() ? "long.h5" : "held-out.h5")) {}
@@ -92,15 +101,16 @@ class Extension {
   /// Returns the change of the rotary positions: a key of the section model, and its value after a separator.
   std::string scaling(const char* separator) const {
     if (asked_.theta > 0) return fmt::format("rope_theta{}{}", separator, asked_.theta);
-    const double factor = static_cast<double>(asked_.to) / static_cast<double>(from_);
-    return fmt::format("rope_scaling{}{{type: yarn, factor: {}, original_max_position_embeddings: {}}}", separator,
-                       factor, from_);
+    const bool again = model_.rope_scaling.type == RopeType::yarn;  // its other keys do not change
+    const std::int64_t original = again ? model_.rope_scaling.original_max_position_embeddings : from_;
+    const double factor = static_cast<double>(asked_.to) / static_cast<double>(original);
+    return fmt::format("rope_scaling{}{{{}factor: {}, original_max_position_embeddings: {}}}", separator,
+                       again ? "" : "type: yarn, ", factor, original);
   }
 
   std::string config_text() const {
-    const double share = asked_.short_texts.empty() ? 0 : asked_.short_share;
     const auto source = [&](const char* name, double weight) {
-      return fmt::format("    - {{path: {}, weight: {}}}\n", quoted_yaml(at(name)), weight);
+      return fmt::format("\n    - {{path: {}, weight: {}}}", quoted_yaml(at(name)), weight);
     };
     return fmt::format(R"(# Made by extend: from {} to {} tokens.
 model:
@@ -108,13 +118,11 @@ model:
   max_position_embeddings: {}
   {}
 data:
-  train:
-{}  packing: documents
+  train:{}
 mesh: {{data: 1, sequence: {}, layout: zigzag}}
 training:
   seq_len: {}
   global_batch_size: 2          # as many tokens as one sequence of the new length
-  micro_batch_size: 1
   steps: {}
   stages: [{{from_step: {}, seq_len: {}, global_batch_size: 1}}]
 optimizer: {{lr: {}, weight_decay: 0.0}}
@@ -122,7 +130,7 @@ lr_scheduler: {{type: cosine, warmup_steps: 1, min_lr_ratio: 0.1}}
 checkpoint: {{interval: 1, keep: 2}}
 )",
                        from_, asked_.to, quoted_yaml(asked_.model), asked_.to, scaling(": "),
-                       source("long.h5", 1 - share) + (share > 0 ? source("short.h5", share) : ""), asked_.ring,
+                       source("long.h5", 1 - share_) + (share_ > 0 ? source("short.h5", share_) : ""), asked_.ring,
                        asked_.to / 2, asked_.half_steps + asked_.steps, asked_.half_steps + 1, asked_.to, asked_.lr);
   }
 
@@ -156,9 +164,8 @@ checkpoint: {{interval: 1, keep: 2}}
     }
     const Plan whole = plan();
     write_file(at("plan.json"), json_text(plan_json(whole), 2) + "\n", ExitCode::usage);
-    const double share = asked_.short_texts.empty() ? 0 : asked_.short_share;
     const double training =
-        (1 - share) * training_seconds("long.h5") + (share > 0 ? share * training_seconds("short.h5") : 0);
+        (1 - share_) * training_seconds("long.h5") + (share_ > 0 ? share_ * training_seconds("short.h5") : 0);
     const double longer = evaluation_seconds(long_lengths(), asked_.long_blocks);
     // Needles are scored twice, each time in a text of every length, which costs as much as another window.
     const double needles = 2 * static_cast<double>(asked_.needles) / static_cast<double>(asked_.long_blocks);
@@ -241,6 +248,8 @@ checkpoint: {{interval: 1, keep: 2}}
   }
 
   const ExtensionRequest& asked_;
+  const ModelConfig model_;
+  const double share_ = asked_.short_texts.empty() ? 0 : asked_.short_share;  // of sequences from short texts
   const std::int64_t from_;
   ExtensionFolder folder_;
   const CommandRunner& run_command_;

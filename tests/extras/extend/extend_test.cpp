@@ -114,6 +114,10 @@ TEST_F(Extend, WhatIsDoneIsNotDoneAgainFromAnyFolder) {
   const ChildResult one = extend("out");
   expect_end(one, 0, {"extend: Evaluating: before\n"});
   EXPECT_EQ(one.err.find("Training"), std::string::npos) << one.err;
+  // Of the scaling, a second extension changes only the factor.
+  const Words further{"out/model", "long", "--to", "128", "--hardware", "cpu", "--plan", "--output", "further"};
+  expect_end(run_child("extend", further, work), 0);
+  EXPECT_NE(content_of(in_work("further/config.yaml")).find("rope_scaling: {factor: 4, "), std::string::npos);
 }
 
 TEST_F(Extend, RefusesWhatHasChangedBetweenTwoCalls) {
@@ -157,13 +161,16 @@ TEST_F(Extend, TakesNoFolderOfOthers) {
   EXPECT_EQ(content_of(in_work("precious")), "17\n");
   expect_end(extend("damaged"), 2, {"damaged/extend.json: is not a record of extend"});
   EXPECT_EQ(content_of(in_work("damaged/extend.json")), "{");
+  expect_end(run_child("extend", {"long", "long", "--to", "64"}, work), 2, {"long: is not a Hugging Face folder"});
+  expect_end(run_child("extend", {"model", "long", "--to", "64", "--from", "64"}, work), 2,
+             {"--to 64: must be more than the 64 tokens"});
+  fs::copy(in_work("model"), in_work("scaled"));
+  std::string config = content_of(in_work("scaled/config.json"));
+  config.replace(config.find("\"default\""), 9, "\"linear\", \"factor\": 2.0");
+  std::ofstream(in_work("scaled/config.json")) << config;
+  expect_end(run_child("extend", {"scaled", "long", "--to", "64"}, work), 2,
+             {"scaled scales its rotary positions by linear, which extend keeps"});
   Words none = words("out");
-  none[0] = "long";
-  expect_end(run_child("extend", none, work), 2, {"long: is not a Hugging Face folder"});
-  none = words("out");
-  none.insert(none.end(), {"--from", "64"});
-  expect_end(run_child("extend", none, work), 2, {"--to 64: must be more than the 64 tokens"});
-  none = words("out");
   none[3] = "8K";
   const ChildResult refused = run_child("extend", none, work);
   expect_end(refused, 3, {"short.h5 has ", " tokens for training, and one window of training.seq_len 4096 needs 4097"});
