@@ -45,9 +45,8 @@ class StepSimulation {
       groups_.push_back({layers, std::move(work), tokens});
     }
     now_.clocks.assign(static_cast<std::size_t>(rings * S_), 0.0);
-    const auto L = config_.model.num_hidden_layers;
     const std::int64_t of_a_layer = rings * S_ * S_ * 2 * (4 + work().parts());
-    layers_ = std::clamp<std::int64_t>(step.max_events / std::max<std::int64_t>(1, of_a_layer), 1, L);
+    layers_ = std::clamp<std::int64_t>(step.max_events / of_a_layer, 1, config_.model.num_hidden_layers);
     constexpr double block = 35e-9, part = 25e-9;                                                 // seconds of a core
     const bool all_documents = step.mean_document > 0 && config_.mesh.layout == Layout::striped;  // counted per pair
     const double documents = all_documents ? static_cast<double>(config_.training.seq_len) / step.mean_document : 1;
@@ -95,6 +94,7 @@ class StepSimulation {
   }
   /// Advances as if what happened since the mark happened `repeats` times again.
   void again(const State& since, double repeats) {
+    const double before = network_time();
     for (int ring = 0; ring < rings(); ++ring) {
       const double increase = mean(clocks_of(now_.clocks, ring)) - mean(clocks_of(since.clocks, ring));
       for (double& clock : clocks_of(now_.clocks, ring)) clock += repeats * increase;
@@ -102,10 +102,10 @@ class StepSimulation {
     for (const auto& [key, name, value] : step_parts) {
       now_.times.*value += repeats * (now_.times.*value - since.times.*value);
     }
-    const double before = network_time();
     now_.ring_busy += repeats * (now_.ring_busy - since.ring_busy);
     for (Bucket& bucket : under_way_) bucket.done += network_time() - before;
     network_free_ += network_time() - before;
+    coming_ += network_time() - before;
   }
 
   /// Adds work of every rank: FLOPs and bytes of products and bytes of other passes for each of its tokens, and calls
@@ -362,7 +362,6 @@ PassCosts pass_costs(const Config& config, const RankRates& rates, const LayerWo
 }
 
 double exchange_seconds(const Hardware& hardware, std::int64_t ranks, double bytes) {
-  if (ranks <= 1) return 0;
   double seconds = 0;
   std::int64_t inner = 1;  // ranks that the levels so far connect
   for (const LinkLevel& level : hardware.levels) {
