@@ -47,7 +47,8 @@ class MapReader {
   /// Reads a list of maps, whose numbers of the key `order` ascend: read(reader, item) returns it.
   template <class Item, class Read>
   void list(const char* name, const char* order, std::vector<Item>& items, const Read& read) {
-    take(name, [&](const YamlValue& value, const ReportProblem&) {
+    take(name, [&](const YamlValue& value, const ReportProblem& report) {
+      if (value.kind != YamlValue::Kind::list) report(value.line, "must be a list of maps");
       std::int64_t before = 0;
       for (const YamlValue& map : value.items) {
         MapReader reader(path_, map);

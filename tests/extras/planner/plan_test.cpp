@@ -343,6 +343,7 @@ TEST(Hardware, FilesAreReadStrictly) {
   refused("latency: 1.0e-3", "latency: soon", "hand.yaml:6: latency");
   refused("peak_flops: {float32: 1.0e9}", "peak_flops: 7", "peak_flops is not a key");
   refused("name: by hand", "name: by hand\nname: twice", "given twice");
+  refused("name: by hand", "name: by hand\nattention_blocks: 0.8", "hand.yaml:2: attention_blocks must be a list");
   refused("name: by hand", "name: by hand\nmeasured: me", "must be one of all, kernels, nothing");
   refused("name: by hand", "name: by hand\nnode: {ranks: 8, memory: nan}", "node.memory is the text");
   refused("name: by hand", "name: by hand\nattention_blocks:\n  - {tokens: 9, share: 1}\n  - {tokens: 9, share: 1}",
