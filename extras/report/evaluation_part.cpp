@@ -123,7 +123,6 @@ std::string task_table(const json& task, const json::array_t& depths) {
   Rows rows{{"context"}};
   for (const json& depth : depths) rows[0].push_back(fmt::format("{:.0f}%", 100 * depth.get<double>()));
   const json::array_t cells = list_in(task, "cells");
-  if (cells.size() > most_cells) return "";
   for (const json& cell : cells) {
     const std::string length = length_name(cell);
     if (rows.back()[0] != length) rows.emplace_back(rows[0].size(), "-")[0] = length;
@@ -131,8 +130,9 @@ std::string task_table(const json& task, const json::array_t& depths) {
     if (column == std::ssize(depths)) continue;
     rows.back()[1 + static_cast<std::size_t>(column)] = fmt::format("{:.0f}", 100 * number_in(cell, "accuracy"));
   }
+  const std::string too_many = remark(fmt::format("{} cells are too many to show.", cells.size()));
   return fmt::format("<figure><figcaption><b>{}</b></figcaption>\n{}</figure>\n", escaped(text_in(task, "task")),
-                     table(rows, "heat"));
+                     cells.size() > most_cells ? too_many : table(rows, "heat"));
 }
 
 std::string tasks_part(const json& tasks) {

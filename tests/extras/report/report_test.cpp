@@ -40,10 +40,13 @@ class Report : public FolderTest {
 
 TEST_F(Report, ThePageHoldsTheNumbersAndAsksForNothing) {
   write_metrics(3);
-  const std::string page = report_of(folder).page;
-  for (const char* part : {"<title>step 1: 5</title>", "<title>step 2: 2.500</title>", "<title>step 3: 1.667</title>",
-                           "<td>123 B</td>", "forward 1.250,", "hop 1: 0.1250<", ">4.480</td>", "1.400 to 1.600",
-                           "<polyline", "name=\"viewport\"", "prefers-color-scheme:dark", "@media print"}) {
+  nlohmann::json evaluation;
+  evaluation["tasks"]["results"][0]["cells"] = std::vector<nlohmann::json>(201, {{"context_length", 64}});
+  const std::string page = html_report({{.folder = folder, .evaluation_path = "e", .evaluation = evaluation}}).page;
+  for (const char* part :
+       {"201 cells are too many to show.", "<title>step 1: 5</title>", "<title>step 2: 2.500</title>",
+        "<title>step 3: 1.667</title>", "<td>123 B</td>", "forward 1.250,", "hop 1: 0.1250<", ">4.480</td>",
+        "1.400 to 1.600", "<polyline", "name=\"viewport\"", "prefers-color-scheme:dark", "@media print"}) {
     EXPECT_NE(page.find(part), std::string::npos) << part;
   }
   for (const char* part : {"<script", "http", "src=", "href", "url(", "@import"}) {
