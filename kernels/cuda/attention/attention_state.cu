@@ -12,8 +12,8 @@ namespace {
 
 constexpr int threads = 256, lanes = 8;
 
-/// This thread's row: its number in [B, tokens, H], and its index in [B, H, tokens]. No thread of a warp returns early,
-/// because its lanes meet after the rows; the last warp's may not exist.
+/// This thread's row: its number in [B, tokens, H], and its index in [B, H, tokens]. A warp's threads do not return
+/// early, because they wait for each other after their rows; they skip rows beyond the last.
 struct Row {
   std::int64_t head, index;
   int lane;
