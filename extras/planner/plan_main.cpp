@@ -64,7 +64,7 @@ Answer searched(PlanRequest request, std::int64_t devices) {
     request.config = config_of_stage(request.config, longest_stage(request.config.training));
   }
   const Config before = request.config;
-  const Candidates found = search_plans(request, devices);
+  const Candidates found = search_plans(request, devices, say);
   request.config = found.front().config;
   Answer answer{search_report(found) + "\n", {{"kind", "plan"}}, found.front().fits};
   if (answer.fits) {

@@ -11,6 +11,7 @@
 #include "framework/error.h"
 #include "framework/profile/progress.h"
 #include "layers/model/model_definition.h"
+#include "parallel/shared_error.h"
 
 namespace ringtrain {
 
@@ -94,9 +95,9 @@ void rank(Candidates& candidates) {
 
 }  // namespace
 
-Candidates search_plans(const PlanRequest& request, std::int64_t devices) {
-  Candidates candidates = all_ways(request.config, devices);
-  if (candidates.empty()) {
+Candidates search_plans(const PlanRequest& request, std::int64_t devices, const Log& log) {
+  const Candidates ways = all_ways(request.config, devices);
+  if (ways.empty()) {
     fail(ExitCode::usage,
          "no mesh of {} devices works: mesh.data must divide training.global_batch_size = {}, and mesh.sequence may be "
          "at most training.seq_len = {} and at most {}; change a key with --set",
@@ -104,15 +105,20 @@ Candidates search_plans(const PlanRequest& request, std::int64_t devices) {
   }
   const ParameterTable table = transformer_definition().table(request.config);
   const double useful_flops = useful_step_flops(request);
-  for (Candidate& candidate : candidates) {
-    const auto plans = plan_ranks(candidate.config, table, training_purpose(candidate.config));
-    static_cast<StepPlan&>(candidate) = plan_step({.config = candidate.config,
-                                                   .table = table,
-                                                   .hardware = request.hardware,
-                                                   .mean_document = request.mean_document,
-                                                   .max_events = max_events},
-                                                  plans, useful_flops, /*without_room=*/false);
+  Candidates candidates;
+  std::optional<Error> problem;
+  for (const Candidate& way : ways) {
+    const StepCase step{.config = way.config,
+                        .table = table,
+                        .hardware = request.hardware,
+                        .mean_document = request.mean_document,
+                        .max_events = max_events};
+    const auto plans = plan_ranks(way.config, table, training_purpose(way.config));
+    const auto error = caught([&] { candidates.push_back({plan_step(step, plans, useful_flops, false), way.config}); });
+    if (error) problem = error;
   }
+  if (problem && std::ranges::none_of(candidates, &Candidate::fits)) throw *problem;
+  if (problem && log) log(fmt::format("{} ways are left out: {}", ways.size() - candidates.size(), problem->what()));
   rank(candidates);
   return candidates;
 }

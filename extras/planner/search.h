@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "extras/planner/plan.h"
+#include "train/checkpoint/checkpoint_folder.h"
 
 namespace ringtrain {
 
@@ -23,8 +24,9 @@ using Candidates = std::vector<Candidate>;
 inline constexpr double tie = 0.02;
 
 /// Returns all candidates on `devices` ranks. Among ties with the fastest, the choice prefers zigzag to striped to
-/// contiguous, and then the least memory of a device and a node. Throws Error(usage) if no mesh divides the batch.
-Candidates search_plans(const PlanRequest& request, std::int64_t devices);
+/// contiguous, and then the least memory of a device and a node. Leaves out those that cannot be simulated, and logs
+/// how many and why. Throws Error(usage) if no mesh divides the batch, or if none of those that fit can be simulated.
+Candidates search_plans(const PlanRequest& request, std::int64_t devices, const Log& log = {});
 
 /// Returns the choice as text, and for each setting the fastest candidate with another value of it.
 std::string search_report(const Candidates& candidates);

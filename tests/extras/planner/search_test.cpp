@@ -94,21 +94,18 @@ TEST(Search, HostMemoryOfANodeDecides) {
   EXPECT_EQ(moved(search_plans(request, 2)), 0);
   // Both ranks share a node, which holds the bytes of both.
   request.hardware.node_memory = 1e15;
-  const Candidates shared = search_plans(request, 2);
-  request.hardware.node_ranks = 1;
-  const Candidates apart = search_plans(request, 2);
   double of_two = 0, of_one = 0;
-  for (const Candidate& c : shared) of_two = std::max(of_two, c.need.host);
-  for (const Candidate& c : apart) of_one = std::max(of_one, c.need.host);
+  for (const Candidate& c : search_plans(request, 2)) of_two = std::max(of_two, c.need.host);
+  request.hardware.node_ranks = 1;
+  for (const Candidate& c : search_plans(request, 2)) of_one = std::max(of_one, c.need.host);
   EXPECT_GT(of_one, 0);
   EXPECT_EQ(of_two, 2 * of_one);
 }
 
 TEST(Search, PrefersWhatFitsAndNamesTheMemoryThatWouldHelp) {
   PlanRequest request = gpu_request({"training.seq_len=262144"});
-  const Candidates roomy = search_plans(request, 2);
   double least = 1e30;
-  for (const Candidate& c : roomy) least = std::min(least, c.need.device);
+  for (const Candidate& c : search_plans(request, 2)) least = std::min(least, c.need.device);
   request.hardware.memory_bytes = least;
   const Candidates tight = search_plans(request, 2);
   ASSERT_TRUE(tight.front().fits);
@@ -118,6 +115,14 @@ TEST(Search, PrefersWhatFitsAndNamesTheMemoryThatWouldHelp) {
   EXPECT_FALSE(none.front().fits);
   EXPECT_EQ(none.front().need.device, least);  // the nearest to fitting
   EXPECT_NE(search_report(none).find("does not fit"), std::string::npos);
+}
+
+TEST(Search, WhatCannotBeSimulatedIsLeftOut) {
+  PlanRequest request = gpu_request({"training.seq_len=1048576", "data.packing=documents"});
+  request.mean_document = 3;
+  std::string said;
+  EXPECT_TRUE(search_plans(request, 128, [&](const std::string& line) { said = line; }).front().fits);
+  EXPECT_NE(said.find(" ways are left out: simulating 1 ring of 128 ranks "), std::string::npos) << said;
 }
 
 TEST(Search, DevicesThatNothingDividesAreRefused) {
