@@ -162,8 +162,8 @@ PlanRequest request_of(const Given& given) {
 
 int run(int argc, char** argv) {
   CommandLine app{
-      "Predict a run before you pay for it: memory of each kind of rank, FLOPs, what the ring sends and how much of "
-      "that computation hides, step time, tokens/s, MFU, and hours. It trains nothing and reads no data. E.g.:\n"
+      "Predict a run before you pay for it: memory, FLOPs, what the ring sends and how much of that computation hides, "
+      "time, MFU. It reads data only for training.epochs and a missing model.vocab_size (257 without data). E.g.:\n"
       "  plan --config configs/long_ctx_gpu.yaml --hardware h200 --mesh 1x8 --total-tokens 1e9\n"
       "  plan --config configs/long_ctx_gpu.yaml --hardware h100 --search --devices 8\n"
       "The exit code is 2 if nothing fits.",
