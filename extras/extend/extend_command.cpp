@@ -35,11 +35,9 @@ void add_options(CommandLine& app, ExtensionRequest& asked) {
   texts("TEXT", asked.texts, "files and folders of text to train on, or patterns")->required();
   app.add_option("--output", asked.output, "DIR", "the folder for all output");
   app.add_tokens("--to", asked.to, "N", "tokens of the new context, e.g. 16K")->required()->check(at_least(64));
-  app.add_tokens("--from", asked.from, "N",
-                 "tokens of the context that the model was trained for (default: read from its files)")
+  app.add_tokens("--from", asked.from, "N", "tokens that the model was trained for (default: read from its files)")
       ->check(at_least(1));
-  app.add_real("--theta", asked.theta, real_above(0), "X",
-               "a new rope_theta (default: the old one, with YaRN of factor --to / --from)");
+  app.add_real("--theta", asked.theta, real_above(0), "X", "a new rope_theta (default: the old one, with YaRN)");
   texts("--held-out", asked.held_out,
         "text to evaluate on, which is never trained on; may be repeated (default: a tenth of the documents of TEXT)");
   texts("--short", asked.short_texts, "short texts to mix in, to keep the quality at short contexts; may be repeated");
@@ -50,8 +48,7 @@ void add_options(CommandLine& app, ExtensionRequest& asked) {
   app.add_option("--steps", asked.steps, "N", "steps at the new length")->check(at_least(1));
   app.add_option("--half-steps", asked.half_steps, "N", "steps at half the new length, run first")->check(at_least(1));
   app.add_real("--lr", asked.lr, real_above(0), "X", "the peak learning rate")->capture_default_str();
-  app.add_option("--blocks", asked.blocks, "N",
-                 "windows of --to / 8 tokens to evaluate; confidence intervals need at least 20 documents")
+  app.add_option("--blocks", asked.blocks, "N", "windows of --to / 8 tokens to evaluate; intervals need 20 documents")
       ->check(at_least(1));
   app.add_option("--long-blocks", asked.long_blocks, "N",
                  "windows of --to / 4, --to / 2, and --to tokens to evaluate; they take most of the time")
@@ -80,9 +77,7 @@ void run_words(const std::vector<std::string>& words) {
   std::ranges::transform(texts, arguments.begin(), [](std::string& text) { return text.data(); });
   const int code = run_command(words[0].c_str(), static_cast<int>(words.size()), arguments.data());
   if (code == 0) return;
-  fail(static_cast<ExitCode>(code),
-       "{} did not finish (see its message above); run the same command line to continue, or choose another --output "
-       "for other options",
+  fail(static_cast<ExitCode>(code), "{} did not finish (see its message above); run the same command line to continue",
        words[0]);
 }
 

@@ -35,8 +35,7 @@ void add_tasks(CommandLine& app, AskedMetrics& asked) {
   };
   TaskSettings& settings = asked.task.settings;
   add_count("--task-samples", settings.samples, within(1, 10000), "number of texts of each task, length, and depth");
-  add_count("--task-depths", settings.depths, within(1, 100),
-            "number of depths of the needle, spread evenly from the start of the text to its end");
+  add_count("--task-depths", settings.depths, within(1, 100), "number of depths of the needle, spread evenly");
   add_count("--task-candidates", settings.candidates, within(2, 100), "candidates for an answer; chance is 1 / N");
   app.add_option("--task-seed", settings.seed, "S", "seed for the texts: the same seed gives the same texts")
       ->capture_default_str()
@@ -46,9 +45,8 @@ void add_tasks(CommandLine& app, AskedMetrics& asked) {
 }
 
 void add_long_perplexity(CommandLine& app, AskedMetrics& asked) {
-  auto* const longppl =
-      app.add_flag("--longppl", asked.longppl,
-                   "also compute LongPPL: the perplexity of key tokens of the documents, up to the longest context");
+  auto* const longppl = app.add_flag("--longppl", asked.longppl,
+                                     "also compute LongPPL: perplexity of key tokens, up to the longest context");
   KeyTokenOptions& key = asked.key.options;
   const std::vector<CLI::Option*> contrast{
       app.add_tokens("--trunc-len", key.trunc_len, "N",
@@ -56,13 +54,11 @@ void add_long_perplexity(CommandLine& app, AskedMetrics& asked) {
           ->check(at_least(1)),
       app.add_tokens("--sliding-window", key.sliding_window, "N", "LongPPL: tokens that a short window scores")
           ->check(at_least(1)),
-      app.add_real("--alpha", key.alpha, number<double>(), "NATS",
-                   "LongPPL: a key token's nll falls by more than this"),
+      app.add_real("--alpha", key.alpha, number<double>(), "NATS", "LongPPL: a key token's nll falls by over this"),
       app.add_real("--beta", key.beta, number<double>(), "NATS",
                    "LongPPL: a key token's log probability is above this")};
   auto* const save_path = app.add_option("--save-path", asked.key.save_path, "FILE.json",
-                                         "LongPPL: write the key tokens, so that other models are scored on them; "
-                                         "replaces an earlier file of this kind")
+                                         "LongPPL: write the key tokens for other models; replaces an earlier file")
                               ->needs(longppl);
   auto* const key_tokens = app.add_option("--key-tokens", asked.key.key_tokens, "FILE.json",
                                           "LongPPL: score the key tokens of a file of --save-path")

@@ -192,10 +192,7 @@ EvaluationMetric long_context_tasks(const TaskRequest& request) {
       fail(ExitCode::usage, "--tasks: candidates are compared on the CPU; give --device cpu");
     }
     const std::unique_ptr<Tokenizer> tokenizer = load_model_tokenizer(subject.source);
-    if (!tokenizer) {
-      fail(ExitCode::usage, "--tasks: {} has no tokenizer, so no text can be written in its tokens",
-           subject.source.path);
-    }
+    if (!tokenizer) fail(ExitCode::usage, "--tasks: {} has no tokenizer to write texts with", subject.source.path);
     if (tokenizer->vocab_size() > vocab_size) {
       fail(ExitCode::usage, "--tasks: the tokenizer of {} has {} tokens, but the model's vocabulary has {}",
            subject.source.path, tokenizer->vocab_size(), vocab_size);

@@ -94,15 +94,13 @@ struct Given {
 void add_options(CommandLine& app, Given& given) {
   app.add_option("--config", given.config, "FILE", "the YAML config of the run");
   add_settings(app, given.settings, max_ranks);
-  app.add_option(
-      "--hardware", given.hardware, "NAME|FILE",
-      "a hardware file, or the name of one of configs/hardware (default: cpu, or h200 if training.device is cuda)");
+  app.add_option("--hardware", given.hardware, "NAME|FILE",
+                 "a hardware file, or a name in configs/hardware (default: cpu, or h200 if training.device is cuda)");
   app.add_real("--total-tokens", given.request.tokens, real_within(1, 1e18), "N",
                "tokens in the whole run, e.g. 1e9 (default: those of the config's steps)");
   app.add_old_name("--total-tokens", "--tokens");
-  auto* const search = app.add_flag(
-      "--search", given.search,
-      "search over meshes, layouts, recompute, offload, sharding, and micro-batches; print the fastest that fits");
+  auto* const search = app.add_flag("--search", given.search,
+                                    "find the fastest mesh, layout, recompute, offload, sharding, and micro-batch");
   app.add_option("--devices", given.devices, "N", "with --search: number of ranks (default: the mesh's)")
       ->needs(search)
       ->check(within(1, max_ranks));

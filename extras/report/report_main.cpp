@@ -27,8 +27,7 @@ void add_options(CommandLine& app, Given& given) {
   app.add_option("RUN", given.folder, "DIR", "a run's folder")->required();
   auto* const other = app.add_option("OTHER", given.other, "DIR", "the folder of a run to compare it with");
   app.add_option("--output", given.output, "FILE.html",
-                 "the page (default: report.html in RUN, or with two runs comparison.html in OTHER); replaces an "
-                 "earlier one");
+                 "the page (default: RUN/report.html, or OTHER/comparison.html of two runs); replaces an old one");
   app.add_option("--plan", given.plan, "FILE.json",
                  "the file from plan --output for this run: the page shows its times next to the measured ones")
       ->excludes(other);
