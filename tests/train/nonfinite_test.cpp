@@ -143,9 +143,10 @@ TEST_F(BadWeights, AreNamedWithWhatMadeThem) {
 }
 
 TEST_F(BadWeights, OfAnEvaluationLeaveThePendingSaveIntact) {
-  const Config settings = tiny(data, {"model.architecture=gpt2", "model.max_position_embeddings=64", "training.steps=4",
-                                      "training.seq_len=16", "checkpoint.interval=1", "evaluation.interval=2",
-                                      "evaluation.context_lengths=[64]", "evaluation.target_tokens=8"});
+  const Config settings =
+      tiny(data, {"model.architecture=gpt2", "model.max_position_embeddings=64", "training.steps=4",
+                  "training.seq_len=16", "checkpoint.interval=1", "evaluation.interval=2",
+                  "evaluation.context_lengths=[64]", "evaluation.target_tokens=8", "evaluation.on_training_data=true"});
   const auto spoil = [](RankState& state, std::int64_t step) {
     for (const ParameterSlice& slice : state.optimizer->slices()) {
       if (step != 2 || !holds(state.parameters.table()[slice.parameter].name, "embed_positions")) continue;
