@@ -47,7 +47,6 @@ void add_prompt_flags(CommandLine& app, GenerateFlags& flags) {
                  "space between them; the new ones are printed as ids");
   app.add_option("--tokens", options.tokens, "I,I,...", "the prompt as token ids; the new ones are printed as ids")
       ->delimiter(',')
-      ->allow_extra_args(false)
       ->check(number<std::int32_t>());
   app.add_option("STDIN", flags.dash, "-", "-: the standard input is the prompt")->check(one_of({"-"}));
   app.add_option("--tokenizer", options.tokenizer, "PATH",
