@@ -283,7 +283,7 @@ FileLock FileLock::acquire(const std::string& path, const std::string& what, Exi
   constexpr std::size_t longest = 64;
   FileLock lock;
   lock.file_ = File::open_or_create(path, code);
-  std::string holder = lock.file_.head(longest + 1);  // empty or cut short while its process writes it
+  std::string holder = lock.file_.head(longest + 2);  // empty or cut short while its process writes it
   if (holder.ends_with('\n')) holder.pop_back();
   if (holder.size() > longest || holder.find_first_not_of("0123456789") != std::string::npos) {
     fail(code, "{}: is not a lock file of this program, and would be overwritten with a process id; move it away",

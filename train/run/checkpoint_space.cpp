@@ -26,8 +26,9 @@ CheckpointSpace checkpoint_space(const Run& run) {
 }
 
 std::string space_text(const CheckpointSpace& space) {
+  const std::string free = space.free == INT64_MAX ? "unknown" : human_bytes(space.free);
   return fmt::format("checkpoints: {} each, at most {} at a time ({}); {} are free at {}\n", human_bytes(space.each),
-                     space.most, human_bytes(space.most * space.each), human_bytes(space.free), space.folder);
+                     space.most, human_bytes(space.most * space.each), free, space.folder);
 }
 
 void check_space(const CheckpointSpace& space, const Log& log) {

@@ -7,8 +7,8 @@ from .rows import Refused, parsed
 
 ALPACA = ("Below is an instruction that describes a task{}. Write a response that appropriately completes the request."
           "\n\n### Instruction:\n{}\n\n{}### Response:\n")
-FORMS = {"conversation": ("messages", "conversations", "conversation"), "completion": ("completion",),
-         "instruction": ("instruction",), "tokens": ("input_ids", "tokens"), "text": ("text",)}
+FORMS = {"completion": ("completion",), "instruction": ("instruction",), "tokens": ("input_ids", "tokens"),
+         "conversation": ("messages", "conversations", "conversation"), "text": ("text",)}
 # The columns that are read in addition to the one that determines the form, and those where a chat template renders the
 # row.
 READ = {"text": (), "conversation": (), "completion": ("prompt",), "instruction": ("input", "output"),
@@ -59,7 +59,8 @@ class Forms:
             by_value = "text" if isinstance(value, str | None) else "tokens"
             return [*known, "conversation" if messages_of(value) else by_value][0], self.field
         found = [(form, key) for form, keys in FORMS.items() for key in keys if row.get(key) is not None]
-        found = found or [(form, key) for form, keys in FORMS.items() for key in keys if key in row][-1:]  # null
+        # A null of the first two forms would become an empty answer. The readers of the others refuse it or count it.
+        found = found or [(form, key) for form, keys in [*FORMS.items()][2:] for key in keys if key in row][-1:]
         if not found:
             raise Refused(f"has none of the columns {', '.join(key for keys in FORMS.values() for key in keys)}, only "
                           f"{', '.join(map(str, row))}; name the one to read with --field, or rename columns")

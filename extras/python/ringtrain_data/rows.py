@@ -111,7 +111,7 @@ def json_rows(path):
                 if not more and buffer[at:].strip() == closing:
                     return
                 if not more:
-                    raise ValueError(f"row {number}: {error}; correct it: rows after it cannot be found") from error
+                    raise ValueError(f"row {number}: {getattr(error, 'msg', error)}; later rows are lost") from error
                 buffer, at = buffer[at:] + more, 0
     raise Refused(f"{path}: no whole row within {LONGEST_JSON >> 20} MiB")
 

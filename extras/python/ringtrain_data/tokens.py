@@ -66,9 +66,9 @@ class Encoder:
         ids, text = document.ids, document.text
         if text is not None:
             document.text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            self.replaced += document.text != text
             if document.spans is not None and len(document.text) != len(text):
                 raise Refused("a text with learned parts holds half a surrogate pair")
+            self.replaced += document.text != text
         elif len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab_size:
             raise Refused(f"ids are {ids.min()} to {ids.max()}, but the tokenizer's are 0 to {self.vocab_size - 1}")
         return document

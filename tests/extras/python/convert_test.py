@@ -218,6 +218,7 @@ class ConvertTest(unittest.TestCase):
                  ("j.jsonl", '{"text": "a"}', 2, "must be from 0 to 0.99", "--validation-fraction", "nan"),
                  ("j.jsonl", '{"text": "a"}', 2, "--seed 0 or more", "--seed", "-1"),
                  ("k.jsonl", "[" * 99999, 3, "k.jsonl: row 1: "),
+                 ("k.jsonl", '{"prompt": "a", "completion": null}', 3, "k.jsonl: row 1: has none of the columns"),
                  ("k.jsonl", '{"input_ids": [5, 99999]}', 3, "k.jsonl: row 1: ids are 5 to 99999"),
                  ("k.jsonl", '{"prompt": "\\ud83d", "completion": "\\ude00"}', 3, "row 1: a text with learned parts"),
                  ("k.jsonl", '{"messages": []}', 3, "k.jsonl: row 1: the conversation has no messages"),
