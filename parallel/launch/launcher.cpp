@@ -69,8 +69,8 @@ bool Launcher::expects_processes() {
 Launcher Launcher::from_environment() {
   Launcher launcher;
   const int processes = processes_of_environment();
-  if (processes == 0 || !RINGTRAIN_MPI) refuse_lone_tasks();
 #if RINGTRAIN_MPI
+  if (processes == 0) refuse_lone_tasks();
   if (processes > 0) launcher.world_ = std::make_unique<MpiWorld>();
 #else
   if (processes > 1) {
@@ -79,6 +79,7 @@ Launcher Launcher::from_environment() {
                     "again, or start one process, whose ranks are threads",
                     processes);
   }
+  refuse_lone_tasks();  // those of PMIx do not say how many they are
 #endif
   return launcher;
 }

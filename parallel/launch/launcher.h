@@ -47,7 +47,7 @@ class Launcher {
   /// Throws Error(usage), with the numbers, if launch() could not run these options.
   void check(const LaunchOptions& options) const;
   /// Runs body(world) as every rank of this process, and returns when those have ended. Throws the first error of any
-  /// rank, after every rank of this process has left its body.
+  /// rank, after every rank of this process has left its body. Ranks that are processes then have 3 s until ~Launcher.
   void launch(const LaunchOptions& options, const RankBody& body);
 
   /// Collective end of a program whose work is done. Throws Error(rank) if another process does not arrive. If ranks
