@@ -103,10 +103,11 @@ StepResult RankTrainer::steps_until(std::int64_t last) {
 /// All ranks come here in the same step, and the run ends for another reason than its outputs: a failure of these is
 /// only logged. A pending save has a good state, as far as anyone knows.
 void RankTrainer::complete_outputs() {
-  const std::optional<Error> problem = caught([&] {
-    saver_.finish();
+  std::optional<Error> problem = caught([&] { saver_.finish(); });
+  const std::optional<Error> unwritten = caught([&] {
     if (metrics_) metrics_->flush();
   });
+  if (!problem) problem = unwritten;
   if (!problem) return;
   state_.world->throw_if_aborted();  // by a rank that has already seen the save's end and ends with this error
   log(fmt::format("warning: at the run's end, {}", problem->what()));

@@ -101,7 +101,7 @@ TEST_F(KeptBase, OutlivesTheRunThatDeletesIt) {
 
 TEST_F(KeptBase, IsKeptOnceUnderTheNameThatTheRunWasGiven) {
   fs::create_directory_symlink(checkpoint("base", 4), at("current"));
-  run(adapters(), "lora", from(at("current")));
+  run(adapters(), "lora", from(at("current") + "/."));
   Config longer = adapters();
   longer.training.steps = 8;
   run(longer, "lora", resumed());

@@ -91,6 +91,7 @@ def main():
     if len(sys.argv) > 2 or any(argument.startswith("-") for argument in sys.argv[1:]):
         print(__doc__)
         sys.exit(0 if sys.argv[1:] in (["-h"], ["--help"]) else 2)
+    os.environ.pop("RINGTRAIN_PYTHON", None)  # it may lack gguf
     environment.use("models/venv", ["gguf", "numpy", "safetensors", "tokenizers"])
     import tokenizers
     from safetensors.numpy import save_file

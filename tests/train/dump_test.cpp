@@ -157,6 +157,7 @@ TEST_F(DumpedStep, FromTheCommandLine) {
   EXPECT_EQ(content_of(at("mine/thesis.txt")), "mine");
   EXPECT_EQ(run_child("check", {"--compare", at("a"), at("mine")}, folder).code, 3);
   EXPECT_EQ(run_child("check", {"--compare", at("a")}, folder).code, 2);
+  EXPECT_EQ(run_child("check", {"--compare", at("a"), at("a"), "--output", "c.json"}, folder).code, 2);
 }
 
 }  // namespace

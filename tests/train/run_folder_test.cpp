@@ -186,12 +186,14 @@ TEST_F(RunFolders, AFinishedRunIsSwept) {
   const std::string half = "run/checkpoints/step-00000002.deleted-12-0123abcd";  // its run was killed meanwhile
   fs::create_directory(at(half));
   std::ofstream(at(half + "/manifest.json")) << "{}";
-  const std::string all_done = "run: nothing is left to do: step 4 is done, the last is 4; to train longer";
+  const std::string all_done = "run: nothing is left to do: step 4 is done, the last is 4; to train longer, add";
   EXPECT_TRUE(train_into("run", {"--resume", "--dry-run"}).out.starts_with(all_done));
   EXPECT_TRUE(fs::exists(at(half)));
   expect_end(train_into("run", {"--resume"}), 0, {all_done});
   EXPECT_FALSE(fs::exists(at(half)));
   EXPECT_EQ(saved_steps("run"), (std::vector<std::int64_t>{2, 4}));
+  expect_end(train_into("run", {"--resume", "--set", "training.steps=9", "--stop-after", "4"}), 0,
+             {"nothing is left to do: step 4 is done, the last is 4; to train longer, leave out --stop-after"});
 }
 
 // Ranks that are processes end a second after a launcher that was killed.

@@ -62,8 +62,9 @@ struct CheckpointManifest {
       visit.optional("definition", self.definition);
     }
   } model;
-  std::optional<BaseModel> base = {};               // of a run with lora, whose files hold only what is trained
-  std::optional<std::string> initial_weights = {};  // the path of the model with which the run began; empty: none
+  std::optional<BaseModel> base = {};  // of a run with lora, whose files hold only what is trained
+  // The path of the model with which the run began; empty: none, or an earlier version wrote the manifest.
+  std::optional<std::string> initial_weights = {};
   std::int64_t ranks = 0;  // of the run that made it: there are as many state files, each with its list
   std::vector<CheckpointFile> files;
 

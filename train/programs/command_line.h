@@ -253,11 +253,11 @@ inline bool parse_command_line(CommandLine& app, int argc, char** argv, bool pri
     std::vector<std::string> arguments = app.in_present_names(argc, argv, prints);
     // CLI11 2.1 would require the required options first.
     if (std::ranges::count(arguments, "--version") > 0) throw CLI::CallForVersion(version_text(), 0);
-    for (std::string& argument : arguments) {
+    for (const std::string& argument : arguments) {
       // CLI11 would take the next argument as the value.
       if (!argument.starts_with("--") || argument.find('=') != argument.size() - 1) continue;
-      argument.pop_back();
-      if (app.get_option_no_throw(argument) != nullptr) fail(ExitCode::usage, "{}= has no value", argument);
+      const bool is_flag = app.get_option_no_throw(argument.substr(0, argument.size() - 1)) != nullptr;
+      if (is_flag) fail(ExitCode::usage, "{} has no value", argument);
     }
     std::ranges::reverse(arguments);  // CLI11 takes them in this order
     app.parse(std::move(arguments));

@@ -18,7 +18,7 @@ CheckpointSpace checkpoint_space(const Run& run) {
   const std::int64_t there = std::ranges::count_if(steps, [&](std::int64_t step) { return step <= run.start.step; });
   // Saves come before deletions.
   const std::int64_t most = saves == 0 ? there : std::max(most_at_a_time(config, there + saves), there + 1);
-  return {.folder = run.folder.path(),
+  return {.folder = run.folder.checkpoints_path(),
           .each = checkpoint_bytes(run.config, run.table),
           .most = most,
           .pending = most - there,

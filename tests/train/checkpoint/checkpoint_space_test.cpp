@@ -57,6 +57,10 @@ TEST_F(Space, CountsSavesAndWhatIsThere) {
   const CheckpointSpace later = space_of(config, resumed());
   EXPECT_EQ(later.most, 3);
   EXPECT_EQ(later.pending, 1);  // two exist already
+  Config generous = config;
+  generous.checkpoint.keep = 10;
+  run(generous, "run", resumed(), 8);
+  EXPECT_EQ(space_of(config, resumed()).most, 5);  // the next save comes before the deletion of the four
 }
 
 TEST_F(Space, IsRefusedOrWarnedOf) {

@@ -1,6 +1,5 @@
 #include "train/models/adapters/adapted_model.h"
 
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <utility>
@@ -81,7 +80,7 @@ std::string base_name(const ModelSource& source) {
 
 BaseModel base_of(const ModelSource& source) {
   const ModelSource& base = source.base ? *source.base : source;
-  const std::string whole = std::filesystem::absolute(base.path).lexically_normal().string();
+  const std::string whole = whole_path(base.path);
   if (well_formed_prefix(whole) < whole.size()) {
     fail(ExitCode::usage,
          "{}: adapters name their base in a JSON file, which must be UTF-8, but this path is not UTF-8: rename it",
