@@ -160,7 +160,7 @@ TEST_F(LongLines, HaveTheTokensOfTheirTexts) {
 TEST_F(LongLines, NeedAtMostThreeTimesTheirBytes) {
   std::string piece = json(words(std::size_t{1} << 20, 3)).dump();
   piece = piece.substr(1, piece.size() - 2);  // without its quotes
-  std::int64_t bytes = 0;
+  [[maybe_unused]] std::int64_t bytes = 0;
   {
     std::ofstream file(at("a.jsonl"), std::ios::binary);
     file << R"({"text": "\ud83d)";
