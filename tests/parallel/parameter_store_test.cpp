@@ -502,7 +502,7 @@ TEST(ShardedWeights, AreNotTakenFromALayerThatUsesThem) {
   testing::run_ranks({.ranks = 2}, [&](Communicator& world) {
     Rank rank(world, table, Shard::weights, /*gradients=*/false);
     rank.set_weights();
-    EXPECT_THROW(rank.store.weight(1), Error);                                        // nobody has acquired it
+    EXPECT_THROW(rank.store.weight(1), Error);                                        // no one has acquired it
     EXPECT_THROW((void(WeightsGuard(rank.store, 1)), rank.store.release(1)), Error);  // the guard releases it again
     const WeightsGuard guard(rank.store, 1);
     rank.store.weight(1);

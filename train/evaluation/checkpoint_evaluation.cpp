@@ -117,11 +117,11 @@ std::vector<std::string> remarks(const EvaluationOptions& options, const Prepare
 /// Returns whether a model, or the one that it began with, was trained on a file; nothing if that is not recorded.
 std::optional<bool> was_trained_on(const ModelSource& source, const std::string& file_hash) {
   if (!source.checkpoint) return std::nullopt;
-  const auto& [manifest, config] = std::tie(source.checkpoint->manifest, source.checkpoint->config);
-  const std::optional<bool> by_run = was_trained_on(file_hash, config.data, manifest.data_hash);
+  const Checkpoint& run = *source.checkpoint;
+  const std::optional<bool> by_run = was_trained_on(file_hash, run.config.data, run.manifest.data_hash);
   if (by_run != false) return by_run;
   if (source.base) return was_trained_on(*source.base, file_hash);
-  return manifest.initial_weights ? std::nullopt : by_run;
+  return run.manifest.initial_weights ? std::nullopt : by_run;
 }
 
 /// Opens the model and the file, and chooses what to score. log: whether this process prints remarks. The result must

@@ -26,7 +26,7 @@ CheckpointSpace checkpoint_space(const Run& run) {
 }
 
 std::string space_text(const CheckpointSpace& space) {
-  const std::string free = space.free == INT64_MAX ? "unknown" : human_bytes(space.free);
+  const std::string free = space.free == INT64_MAX ? "an unknown number of bytes" : human_bytes(space.free);
   return fmt::format("checkpoints: {} each, at most {} at a time ({}); {} are free at {}\n", human_bytes(space.each),
                      space.most, human_bytes(space.most * space.each), free, space.folder);
 }

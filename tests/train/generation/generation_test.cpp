@@ -183,10 +183,10 @@ TEST_F(CheckpointGenerationTest, EndsAllRanksWithTheFirstPieceThatCannotBePrinte
     options_.sequence_ranks = ranks;
     int pieces = 0;
     Launcher launcher;
-    expect_error(ExitCode::usage, "nobody reads", [&] {
+    expect_error(ExitCode::usage, "no one reads", [&] {
       generate_from_checkpoint(options_, launcher, [&](std::string_view) {
         ++pieces;
-        fail(ExitCode::usage, "nobody reads");
+        fail(ExitCode::usage, "no one reads");
       });
     });
     EXPECT_EQ(pieces, 1);

@@ -41,13 +41,13 @@ void link_or_copy(const std::string& from, const std::string& to) {
 }  // namespace
 
 std::string kept_base_path(const std::string& run_folder, const std::string& base_path) {
-  return run_folder + "/base/" + file_name(base_path);
+  return run_folder + "/base/" + file_name(whole_path(base_path));
 }
 
 void keep_base(const ModelSource& source, const std::string& run_folder) {
   const ModelSource& base = source.base ? *source.base : source;
   // Under the base's own name, which open_base() looks for.
-  const std::string path = kept_base_path(run_folder, whole_path(base.path));
+  const std::string path = kept_base_path(run_folder, base.path);
   if (!base.checkpoint || is_same_checkpoint(path, *base.checkpoint)) return;
   const CheckpointManifest& manifest = base.checkpoint->manifest;
   const CheckpointFolder kept(parent_directory(path));
