@@ -126,7 +126,7 @@ class WeightsGuard {
   /// Acquires the bucket. store must outlive it.
   WeightsGuard(ParameterStore& store, int bucket) : store_(store), bucket_(bucket) { store_.acquire(bucket_); }
   /// Throws Error(usage) if the program itself has released the bucket; ends it if another error is on its way.
-  ~WeightsGuard() noexcept(false) { store_.release(bucket_); }
+  ~WeightsGuard() noexcept(false) { store_.release(bucket_); }  // NOLINT(bugprone-exception-escape)
   WeightsGuard(const WeightsGuard&) = delete;
   WeightsGuard& operator=(const WeightsGuard&) = delete;
 
