@@ -122,7 +122,7 @@ void RankTrainer::end_with(const SharedError& error) {
 /// Runs a step and logs its outcome. Ends the run if the step's numbers are not finite and the config does not allow it
 /// to continue; a pending save then has a good state.
 StepResult RankTrainer::do_step(std::int64_t step) {
-  const StepResult result = step_.run(step);
+  StepResult result = step_.run(step);
   const TrainingConfig& training = run_.at(step).training;
   if (result.audit && result.audit->differences > 0 && !result.audit->ends_run) {
     log(fmt::format("warning: {}", result.audit->sentence));

@@ -14,7 +14,7 @@ namespace {
 
 using Insertions = std::function<std::vector<LayerInsertion>(const ModelSpec& spec)>;
 
-ModelDefinition transformer_of(std::string name, Insertions layers) {
+ModelDefinition transformer_of(std::string name, const Insertions& layers) {
   ModelDefinition model;
   model.name = std::move(name);
   model.parameters = [layers](const ModelConfig& config, const std::vector<std::string>& trainable) {

@@ -41,7 +41,7 @@ void RingBatch::begin(const AttentionMask& mask, std::span<const ShardExtents> e
 RingPart RingBatch::traveling_to(std::span<const char> needed, int owner, int member) const {
   if (sequences_ != 1 || mask_.window == 0) return whole(owner);
   const auto meets = [&](int hop) {
-    return hop > 0 && hop < size_ && needed[static_cast<std::size_t>((owner + hop) % size_ * size_ + owner)] != 0;
+    return hop > 0 && hop < size_ && needed[static_cast<std::size_t>((owner + hop) % size_) * size_ + owner] != 0;
   };
   int first = (member - owner + size_) % size_, last = first;
   while (meets(first - 1)) --first;

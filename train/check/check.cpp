@@ -24,7 +24,7 @@ std::string cut(const char* flag, const char* key, std::int64_t wanted, std::int
   if (wanted == 0 || wanted == value) return "";
   if (wanted > value)
     fail(ExitCode::usage, "{} {}: the config has {} = {}; this flag can only reduce it", flag, wanted, key, value);
-  const std::string text = fmt::format("{} is {} instead of {}", key, wanted, value);
+  std::string text = fmt::format("{} is {} instead of {}", key, wanted, value);
   value = wanted;
   return text;
 }
@@ -33,7 +33,7 @@ std::string cut(const char* flag, const char* key, std::int64_t wanted, std::int
 std::string cut_stages(std::int64_t tokens, TrainingConfig& training) {
   std::int64_t longest = training.seq_len;
   for (const TrainingStage& stage : training.stages) longest = std::max(longest, stage.seq_len.value_or(0));
-  const std::string clause = cut("--seq-len", "training.seq_len", tokens, longest);
+  std::string clause = cut("--seq-len", "training.seq_len", tokens, longest);
   if (clause.empty()) return clause;
   training.seq_len = std::min(training.seq_len, longest);
   for (TrainingStage& stage : training.stages) {

@@ -29,7 +29,8 @@ std::string own_tokenizer_hash(const ModelSource& source, std::optional<std::str
 /// Returns the tokenizer that made a run's data, in the form that carry_tokenizer() takes; "" if it is not available.
 /// Sets *remark if the data's folder has another one, or one that cannot be read.
 std::string tokenizer_of_data(const Corpus& corpus, std::optional<std::string>& remark) {
-  const std::string hash = corpus.tokenizer_hash(), folder = tokenizer_of_token_file(corpus.files.front()->path());
+  const std::string hash = corpus.tokenizer_hash();
+  std::string folder = tokenizer_of_token_file(corpus.files.front()->path());
   if (hash == read_tokenizer_identity("bytes")) return "bytes";
   if (hash.empty() || !is_directory(folder)) return "";
   try {
