@@ -21,11 +21,11 @@ class PrepareJson : public DataTest {
     result.threads = threads;
     return result;
   }
-  CorpusSummary prepare(const std::vector<std::string>& inputs, const std::string& output, TextOptions how) {
+  CorpusSummary prepare(const std::vector<std::string>& inputs, const std::string& output, const TextOptions& how) {
     return prepare_text(find_sources(inputs, nullptr), {at(output), 0, 7}, how, nullptr, nullptr);
   }
   std::string refusal(const std::string& input, const TextOptions& how) {
-    const std::string said = error_of(ExitCode::data, [&] { prepare({at(input)}, "refused.h5", how); });
+    std::string said = error_of(ExitCode::data, [&] { prepare({at(input)}, "refused.h5", how); });
     EXPECT_FALSE(path_exists(at("refused.h5")));
     return said;
   }

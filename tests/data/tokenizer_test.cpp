@@ -27,7 +27,7 @@ class TokenizerTest : public DataTest {
   /// Returns the message that refuses a tokenizer.json.
   std::string refusal(const json& content) const {
     const std::string path = save("tokenizer.json", content);
-    const std::string message = error_of(ExitCode::data, [&] { load_tokenizer(path); });
+    std::string message = error_of(ExitCode::data, [&] { load_tokenizer(path); });
     EXPECT_TRUE(holds(message, path));
     return message;
   }

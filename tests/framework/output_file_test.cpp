@@ -28,7 +28,7 @@ constexpr std::string_view head = "ours, and nobody else's: ";
 class OutputFileTest : public FolderTest {
  protected:
   /// Returns rules that recognize a file that begins with `head` as an earlier output.
-  static OutputRules rules(std::vector<std::string> inputs = {}, OutputMark mark = OutputMark::begins(head)) {
+  static OutputRules rules(const std::vector<std::string>& inputs = {}, OutputMark mark = OutputMark::begins(head)) {
     return {{"our kind", "--output"}, std::move(mark), OutputInputs::from([inputs] { return inputs; })};
   }
   static OutputRules never() { return rules({}, OutputMark::none()); }

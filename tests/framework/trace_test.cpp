@@ -168,7 +168,8 @@ TEST_F(TraceTest, AMirrorSeesEverySpanAndADevicesRowsAreItsOwn) {
   TraceEntry* const later = rank.begin_transfer("later", {});
   TraceEntry* const sooner = rank.begin_transfer("sooner", {{"bytes", 7}});
   rank.begin_transfer("unknown", {});  // its device never reported the time
-  later->begin = 3000, later->end = 5000;
+  later->begin = 3000;
+  later->end = 5000;
   sooner->begin = 2000;
   sooner->end = 4000;
   rank.work.mirror(nullptr);

@@ -273,7 +273,7 @@ TEST(BFloat16Kernels, ProductsRoundOnceHoweverDeep) {
       dw[i] = random_vector<float>(O * I, 8);
       dbias[i] = random_vector<float>(O, 9);
     }
-    const auto run = [&, I = I, O = O](bool biased, bool has_residual, auto of, int i) {
+    const auto run = [&, O = O](bool biased, bool has_residual, auto of, int i) {
       const ConstTensorView b = biased ? of(bias, {O}) : TensorView{};
       linear_forward(stream, of(y, ys), of(x, xs), of(w, ws), b, has_residual ? of(residual, ys) : TensorView{});
       linear_backward_input(stream, of(dx, xs), of(dy, ys), of(w, ws), false);
@@ -326,7 +326,7 @@ TEST(BFloat16Kernels, DecodeAttentionSumsAsFloat32Does) {
       Floats results[2];
       in_both([&, H = H, G = G, D = D](auto of, int i) {
         Floats& all = results[i];
-        all.assign(static_cast<std::size_t>(H * (D + 2)), 77);
+        all.assign(static_cast<std::size_t>(H) * (D + 2), 77);
         Floats workspace(static_cast<std::size_t>(decode_attention_workspace(shape, T)), 77);
         const AttentionState state{host_view(all.data(), {1, 1, H, D}), host_view(all.data() + H * D, {1, H, 1}),
                                    host_view(all.data() + H * D + H, {1, H, 1})};

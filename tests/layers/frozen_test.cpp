@@ -15,7 +15,7 @@ struct Outcome {
   std::map<std::string, std::vector<double>> gradients;  // of rank 1, by name
 };
 
-Outcome train(const ModelConfig& config, RunOptions options, const Sequences& sequences) {
+Outcome train(const ModelConfig& config, const RunOptions& options, const Sequences& sequences) {
   Outcome outcome;
   std::mutex mutex;
   on_ring(config, options, sequences, [&](RankModel& rank) {

@@ -128,7 +128,7 @@ TEST_F(DumpedStep, FromTheCommandLine) {
   write_config(tiny(data, {"training.seq_len=16", "training.global_batch_size=2", "training.steps=2",
                            "training.dtype=float32", "data.packing=concat"}));
   int runs = 0;
-  const auto train_with = [&](std::vector<std::string> more) {
+  const auto train_with = [&](const std::vector<std::string>& more) {
     return run_child("train", joined({"--config", "run.yaml", "--output", at("run" + std::to_string(runs++))}, more),
                      folder);
   };

@@ -54,7 +54,7 @@ class EmptyStepsTest : public TrainTest {
   /// Returns settings with which step 1 is empty.
   Config config_with_empty_first(const std::set<std::int64_t>& empty) const {
     for (int seed = 1; seed < 1000; ++seed) {
-      const Config settings = config({fmt::format("training.seed={}", seed)});
+      Config settings = config({fmt::format("training.seed={}", seed)});
       if (empty_steps(prepared(settings), empty).contains(1)) return settings;
     }
     ADD_FAILURE() << "no seed begins with an empty window";

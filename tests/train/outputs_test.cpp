@@ -23,7 +23,7 @@ class Outputs : public TextTest {
     TextTest::SetUp();
     write_config(tiny(data, {"training.steps=2", "training.global_batch_size=2"}));
   }
-  ChildResult train_with(std::vector<std::string> arguments) const {
+  ChildResult train_with(const std::vector<std::string>& arguments) const {
     return run_child("train", joined({"--config", "run.yaml"}, arguments), folder);
   }
   ChildResult evaluate_to(const std::string& output, const std::string& checkpoint = "runs/run") const {

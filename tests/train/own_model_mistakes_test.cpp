@@ -10,7 +10,7 @@ namespace {
 class OwnModelMistakes : public SplitTextTest {
  protected:
   /// Trains one step with a layer after the first block. Its parameters are those of the gate.
-  void train_with(std::function<std::unique_ptr<InsertedLayer>(const LayerContext&)> make,
+  void train_with(const std::function<std::unique_ptr<InsertedLayer>(const LayerContext&)>& make,
                   const std::vector<std::string>& settings = {}, const std::string& output = "run") {
     TrainOptions options;
     options.model = transformer_with("wrong", [make](const ModelSpec& spec) {
@@ -158,7 +158,7 @@ TEST_F(OwnModelMistakes, WrongDefinitionsAreNamed) {
   EXPECT_TRUE(holds(
       refused([] { transformer_with("transformer", [](const ModelSpec&) { return std::vector<LayerInsertion>{}; }); }),
       "another name"));
-  const auto table_with = [](LayerInsertion layer) {
+  const auto table_with = [](const LayerInsertion& layer) {
     transformer_with("wrong", [layer](const ModelSpec&) { return std::vector{layer}; }).table(small_llama());
   };
   EXPECT_TRUE(holds(refused([&] { table_with({.behind = 3}); }), "follows block 3"));

@@ -29,7 +29,7 @@ class RunFolders : public TextTest {
   Config config(const std::vector<std::string>& more = {}) const {
     return tiny(data, joined({"training.steps=4", "training.global_batch_size=2", "checkpoint.interval=2"}, more));
   }
-  ChildResult train_into(const std::string& output, std::vector<std::string> more = {}) const {
+  ChildResult train_into(const std::string& output, const std::vector<std::string>& more = {}) const {
     return run_child("train", joined({"--config", "run.yaml", "--output", output}, more), folder);
   }
   std::vector<double> steps(const std::string& output) const { return numbers(output, "step"); }

@@ -14,12 +14,15 @@ namespace {
 class Stages : public SplitTextTest {
  protected:
   /// 37 tokens, then 74 with YaRN from step 4, then 37 again with another base from step 7.
-  Config staged(std::vector<std::string> settings = {}) const {
+  Config staged(const std::vector<std::string>& settings = {}) const {
     return tiny(
-        data, joined({"training.steps=9", "training.global_batch_size=4", "checkpoint.interval=1", "checkpoint.keep=20",
-                      "training.stages=[{from_step: 4, seq_len: 74, global_batch_size: 2, rope_scaling: {type: yarn, "
-                      "factor: 2.0, original_max_position_embeddings: 37}}, {from_step: 7, seq_len: 37, "
-                      "global_batch_size: 6, rope_theta: 20000.0, rope_scaling: {type: none}}]"},
+        data, joined({"training.steps=9",
+                      "training.global_batch_size=4",
+                      "checkpoint.interval=1",
+                      "checkpoint.keep=20",
+                      {"training.stages=[{from_step: 4, seq_len: 74, global_batch_size: 2, rope_scaling: {type: yarn, "
+                       "factor: 2.0, original_max_position_embeddings: 37}}, {from_step: 7, seq_len: 37, "
+                       "global_batch_size: 6, rope_theta: 20000.0, rope_scaling: {type: none}}]"}},
                      settings));
   }
 };
@@ -125,9 +128,8 @@ TEST_F(Stages, HoldTheMemoryOfTheirLargest) {
   const auto peak = [](const Config& one) {
     return plan_ranks(one, make_parameter_table(one.model), training_purpose(one)).at(0).peak;
   };
-  Config same_batch = longest;  // the batches of the last stage are the largest, and short
-  EXPECT_EQ(peak(config).by_tag[static_cast<int>(Tag::workspace)],
-            peak(same_batch).by_tag[static_cast<int>(Tag::workspace)]);
+  // The batches of the last stage are the largest, and short.
+  EXPECT_EQ(peak(config)[Tag::workspace], peak(longest)[Tag::workspace]);
   EXPECT_GT(peak(config)[Tag::activations], peak(config_of_stage(config, 0))[Tag::activations]);
   EXPECT_GT(peak(config)[Tag::activations], peak(longest)[Tag::activations]);
   Config one_batch = config;

@@ -108,7 +108,7 @@ TrainTest::Outcome TrainTest::run_with(const TrainOptions& options, const Hook& 
 
 std::string TrainTest::run_dumped(const Config& config, const std::string& name, std::int64_t step,
                                   const Hook& before_forward) const {
-  const std::string dump = at(name) + ".dump";
+  std::string dump = at(name) + ".dump";
   const TrainOptions options{.config = config, .output = at(name), .dump = {.folder = dump, .step = step}};
   EXPECT_EQ(run_with(options, before_forward).code, ExitCode::done);
   return dump;

@@ -28,7 +28,7 @@ class Saver : public TextTest {
                              more));
   }
   /// Runs the program `train` with this config, into the folder "run".
-  ChildResult train_program(const Config& settings, std::vector<std::string> arguments = {}) const {
+  ChildResult train_program(const Config& settings, const std::vector<std::string>& arguments = {}) const {
     write_config(settings);
     return run_child("train", joined({"--config", "run.yaml", "--output", "run"}, arguments), folder);
   }

@@ -69,7 +69,8 @@ TEST(HuggingFaceConfigTest, KeysMeanWhatTheClassMeansByThem) {
   for (const json& row : all) {
     SCOPED_TRACE(row);
     const HuggingFaceConfig config = read(file_of(row));
-    EXPECT_EQ(difference(read(file(row.at("model_type"))).model, config.model), row.at("difference"));
+    EXPECT_EQ(difference(read(file(row.at("model_type"))).model, config.model),
+              row.at("difference").get<std::string>());
     const std::string log = row.value("log", "");
     EXPECT_EQ(fmt::format("{}", fmt::join(config.logs, "; ")), log.empty() ? "" : "DIR/config.json: " + log);
   }
