@@ -23,7 +23,8 @@ struct StepRow {
   bool started = false;  // whether it is the first of a process
 };
 
-struct RunMetrics {                             // NOLINT(bugprone-exception-escape): of the JSON library's assertions
+// NOLINTNEXTLINE(bugprone-exception-escape): the JSON library's assertions
+struct RunMetrics {
   std::vector<StepRow> steps;                   // ascending; if a step has several lines, the last one
   std::vector<nlohmann::json> evaluations;      // in the order of the file
   std::vector<nlohmann::json> starts;           // "started" of each process, with the "step" of its line

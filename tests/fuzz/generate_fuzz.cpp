@@ -13,7 +13,7 @@ using namespace ringtrain;
 
 /// Writes the input as a model. Returns its path.
 std::string write_model(const std::string& input) {
-  const std::string folder = fuzz::folder() + "/model";
+  std::string folder = fuzz::folder() + "/model";
   std::filesystem::create_directory(folder);
   const std::size_t end = std::min(input.find('\0'), input.size());
   fuzz::write(folder + "/config.json", input.substr(0, end));

@@ -9,7 +9,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes);
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): CTest shows it
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(argc > 1 ? argv[1] : ".")) {
     std::ifstream file(entry.path(), std::ios::binary);

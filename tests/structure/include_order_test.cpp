@@ -86,7 +86,7 @@ TEST(Structure, AStepSeesAtMostFiftyHeaders) {
   std::set<std::string> seen;
   std::vector<std::string> unread{"train/step/training_step.cpp"};
   while (!unread.empty()) {
-    const std::vector<std::string> headers = includes.at(unread.back());
+    const std::vector<std::string>& headers = includes.at(unread.back());
     unread.pop_back();
     std::ranges::copy_if(headers, std::back_inserter(unread),
                          [&](const auto& path) { return seen.insert(path).second; });

@@ -22,7 +22,8 @@ struct MetricsLine {
 void read_metrics_lines(const File& file, const std::function<void(const MetricsLine&)>& take);
 
 /// The contents of a line that train wrote.
-struct MetricsEntry {  // NOLINT(bugprone-exception-escape): of the JSON library's assertions
+// NOLINTNEXTLINE(bugprone-exception-escape): the JSON library's assertions
+struct MetricsEntry {
   std::int64_t step = 0;  // from 1
   bool evaluation = false;
   nlohmann::json json;  // the whole object: nothing else in it is checked

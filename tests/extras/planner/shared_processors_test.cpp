@@ -82,8 +82,8 @@ TEST(SharedProcessors, ARankWithoutWorkInBackwardLeavesTheCoreToTheOther) {
   const PassCosts backward{.pair_seconds = 1, .key_value_bytes = 1, .gradient_bytes = 1};
   const RingCase ring = ring_case(2, Layout::contiguous, 4);
   const Times single = simulate(ring, links(1e9), backward, one_core_of_two, {0, 0});
-  EXPECT_NEAR(single[0], 10 + 16 / 2, 1e-6);
-  EXPECT_NEAR(single[1], 10 + 16 / 2, 1e-6);
+  EXPECT_NEAR(single[0], 10 + 16 / 2.0, 1e-6);
+  EXPECT_NEAR(single[1], 10 + 16 / 2.0, 1e-6);
   // A rank gets no more than its threads: of two cores, each rank has at most one.
   const SharedProcessors enough{.cores = 2, .threads = 1, .ranks = 2};
   EXPECT_NEAR(simulate(ring, links(1e9), backward, enough, {0, 0})[0], 10 + 16, 1e-6);

@@ -15,7 +15,7 @@ namespace {
 class CheckSweep : public CheckTest {
  protected:
   void SetUp() override {
-    TrainTest::SetUp();
+    TrainTest::SetUp();  // NOLINT(bugprone-parent-virtual-call): without the text of the other tests
     plain = write_tokens("plain.h5", {.shortest = 3});
     weighted = write_tokens("weighted.h5", {.shortest = 3, .weights = true});
   }
