@@ -17,18 +17,20 @@ void check_slice(const AdamWSlice& slice) {
   ensure(slice.m.dtype == slice.w.dtype || (slice.w.dtype == DType::float32 && slice.m.dtype == DType::bfloat16),
          "adamw m has the dtype of w, or bfloat16 with weights of float32");
   ensure(slice.v.numel() == slice.m.numel() && slice.v.dtype == slice.m.dtype, "adamw v is like m");
-  ensure(slice.g.numel() == slice.w.numel() && slice.g.dtype == slice.w.dtype, "adamw g is like w");
+  ensure(slice.g.numel() == slice.w.numel(), "adamw g is shaped as w");
+  ensure(slice.g.dtype == slice.w.dtype || (slice.w.dtype == DType::float32 && slice.g.dtype == DType::bfloat16),
+         "adamw g has the dtype of w, or bfloat16 with weights of float32");
   ensure(slice.rounded.empty() || slice.rounded.numel() == slice.w.numel(), "adamw rounded weights are shaped as w");
   ensure(slice.rounded.empty() || (slice.w.dtype == DType::float32 && slice.rounded.dtype == DType::bfloat16),
          "adamw rounds weights of float32 to bfloat16");
 }
 
-template <class T, class M>
+template <class T, class M, class G>
 void update(ThreadPool& pool, const AdamWSlice& slice, const AdamW& hyper) {
   const auto step = static_cast<double>(hyper.step);
   T* const w_data = slice.w.as<T>();
   M *const m_data = slice.m.as<M>(), *const v_data = slice.v.as<M>();
-  const T* const g_data = slice.g.as<T>();
+  const G* const g_data = slice.g.as<G>();
   BFloat16* const rounded_data = slice.rounded.empty() ? nullptr : slice.rounded.as<BFloat16>();
   const auto b1 = static_cast<T>(hyper.beta1), one_minus_b1 = static_cast<T>(1 - hyper.beta1);
   const auto b2 = static_cast<T>(hyper.beta2), one_minus_b2 = static_cast<T>(1 - hyper.beta2);
@@ -45,7 +47,7 @@ void update(ThreadPool& pool, const AdamWSlice& slice, const AdamW& hyper) {
 #pragma GCC ivdep
 #endif
     for (std::int64_t i = begin; i < end; ++i) {
-      const T gradient = g_data[i] * scale;
+      const T gradient = widened(g_data[i]) * scale;
       const T first = b1 * widened(m_data[i]) + one_minus_b1 * gradient;
       const T second = b2 * widened(v_data[i]) + one_minus_b2 * gradient * gradient;
       store_moments(m_data[i], v_data[i], first, second, first_number + static_cast<std::uint32_t>(i));
@@ -65,10 +67,16 @@ void adamw_update(Stream& stream, std::span<const AdamWSlice> slices, const Adam
   for (const AdamWSlice& slice : slices) check_slice(slice);
   if (stream.on_cuda()) return cuda::adamw_update(stream, slices, hyper);
   for (const AdamWSlice& slice : slices) {
+    const auto run = [&]<class T, class M>() {
+      const bool narrow = slice.g.dtype == DType::bfloat16;
+      if constexpr (std::is_same_v<T, float>)
+        return (narrow ? update<T, M, BFloat16> : update<T, M, T>)(stream.pool(), slice, hyper);
+      update<T, M, T>(stream.pool(), slice, hyper);
+    };
     if (slice.m.dtype == DType::bfloat16) {
-      update<float, BFloat16>(stream.pool(), slice, hyper);
+      run.operator()<float, BFloat16>();
     } else {
-      dispatch_float(slice.w.dtype, [&]<class T>() { update<T, T>(stream.pool(), slice, hyper); });
+      dispatch_float(slice.w.dtype, [&]<class T>() { run.template operator()<T, T>(); });
     }
   }
 }

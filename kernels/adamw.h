@@ -18,7 +18,8 @@ struct AdamW {
 };
 
 /// Elements of one parameter: w, m, v, g are [n] of one dtype, float32 or float64. With float32, the m and v of all
-/// slices of a call may be bfloat16. rounded: empty, or [n], the weights in bfloat16 with which the model computes.
+/// slices of a call may be bfloat16, and the g of all may be. rounded: empty, or [n], the weights in bfloat16 with
+/// which the model computes.
 struct AdamWSlice {
   TensorView w, m, v;
   ConstTensorView g;

@@ -71,14 +71,17 @@ void scale(Stream& stream, const TensorView& x, double factor, const CallerLine&
 
 void add(Stream& stream, const TensorView& y, const ConstTensorView& x, const CallerLine& line) {
   check_number(stream, y, "y", line);
-  check_as_long(stream, x, "x", y, "y", line);
+  const bool wide = y.dtype == DType::bfloat16 && x.dtype == DType::float32;
+  ConstTensorView as_y = x;
+  if (wide) as_y.dtype = y.dtype;
+  check_as_long(stream, as_y, "x", y, "y", line);
   check_memory(stream, y, "y", line);
   if (stream.on_cuda()) return cuda::add(stream, y, x);
-  dispatch_dtype(y.dtype, [&]<class S, class A>() {
-    S* const y_data = y.as<S>();
-    const S* const x_data = x.as<S>();
-    cpu::map<A>(stream.pool(), y.numel(), [=](auto at) { at.put(y_data, at(y_data) + at(x_data)); });
-  });
+  const auto pass = [&]<class A>(auto* to, const auto* from) {
+    cpu::map<A>(stream.pool(), y.numel(), [=](auto at) { at.put(to, at(to) + at(from)); });
+  };
+  if (wide) return pass.operator()<float>(y.as<BFloat16>(), x.as<float>());
+  dispatch_dtype(y.dtype, [&]<class S, class A>() { pass.template operator()<A>(y.as<S>(), x.as<S>()); });
 }
 
 void sum_of_squares(Stream& stream, const TensorView& result, const ConstTensorView& x, bool accumulate,

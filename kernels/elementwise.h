@@ -25,7 +25,7 @@ void convert(Stream& stream, const TensorView& y, const ConstTensorView& x,
              const CallerLine& line = CallerLine::current());
 /// x *= factor.
 void scale(Stream& stream, const TensorView& x, double factor, const CallerLine& line = CallerLine::current());
-/// y += x.
+/// y += x. x may be float32 where y is bfloat16: the sum is rounded once.
 void add(Stream& stream, const TensorView& y, const ConstTensorView& x, const CallerLine& line = CallerLine::current());
 /// result[1] (float64) = or += sum of x^2, accumulated in double in a fixed tree.
 void sum_of_squares(Stream& stream, const TensorView& result, const ConstTensorView& x, bool accumulate,

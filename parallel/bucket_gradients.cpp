@@ -14,7 +14,8 @@ constexpr Part trainable = Part::trainable;
 BucketGradients::BucketGradients(Allocator& allocator, const StoreContext& context)
     : context_(context),
       memory_(allocator, context, Tag::gradients, accumulator(context.options.dtype),
-              std::span(&trainable, context.options.gradients ? 1 : 0), context.options.shard != Shard::optimizer,
+              context.options.narrow_gradients ? DType::bfloat16 : accumulator(context.options.dtype),
+              std::span(&trainable, context.options.gradients ? 1 : 0), context.shards_gradients(),
               "gradients of a bucket"),
       has_sum_(context.table.buckets(), false) {
   const StoreOptions& options = context.options;
@@ -70,8 +71,12 @@ void BucketGradients::zero_padding(int bucket) {
 }
 
 void BucketGradients::complete(int bucket, bool last) {
-  if (context_.options.ranks == 1 || (!memory_.sharded() && !last)) return;
-  if (memory_.sharded()) zero_padding(bucket);
+  if (memory_.sharded()) {
+    zero_padding(bucket);
+    if (context_.options.ranks == 1) return add_to_sum(bucket);
+  } else if (context_.options.ranks == 1 || !last) {
+    return;
+  }
   Reduction& reduction = reductions_[staging_of(bucket)];
   finish(reduction);
   reduction.bucket = bucket;
@@ -82,8 +87,10 @@ void BucketGradients::complete(int bucket, bool last) {
 void BucketGradients::finish(Reduction& reduction) {
   if (!reduction.scatter.pending()) return;
   reduction.scatter.finish(context_.stream);
-  if (!memory_.sharded()) return;
-  const int bucket = reduction.bucket;
+  if (memory_.sharded()) add_to_sum(reduction.bucket);
+}
+
+void BucketGradients::add_to_sum(int bucket) {
   const Slice slice = context_.owned(bucket, trainable);
   if (slice.count() == 0) return;
   const TensorView reduced = memory_.of_bucket(bucket, trainable).flat(slice.begin, slice.end);
@@ -91,7 +98,7 @@ void BucketGradients::finish(Reduction& reduction) {
   if (has_sum_[bucket]) {
     add(context_.stream, sum, reduced);
   } else {
-    copy_in_order(context_.stream, sum, reduced);
+    convert(context_.stream, sum, reduced);
   }
   has_sum_[bucket] = true;
 }

@@ -5,7 +5,7 @@
 
 namespace ringtrain {
 
-BucketMemory::BucketMemory(Allocator& allocator, const StoreContext& context, Tag tag, DType dtype,
+BucketMemory::BucketMemory(Allocator& allocator, const StoreContext& context, Tag tag, DType dtype, DType held,
                            std::span<const Part> parts, bool sharded, const char* buffer_name)
     : context_(context), sharded_(sharded) {
   const ParameterTable& table = context.table;
@@ -13,7 +13,8 @@ BucketMemory::BucketMemory(Allocator& allocator, const StoreContext& context, Ta
     offsets_[index_of(part)] = shard_offsets(table, part, context.options.ranks, context.options.rank);
     const std::int64_t size = sharded ? offsets_[index_of(part)].back() : table.flat_size(part);
     const std::string name = fmt::format("{}{}", part == Part::frozen ? "frozen " : "", name_of(tag));
-    if (size > 0) held_[index_of(part)] = allocator.make(tag, name, dtype, {size});
+    const DType held_dtype = sharded && part == Part::trainable ? held : dtype;
+    if (size > 0) held_[index_of(part)] = allocator.make(tag, name, held_dtype, {size});
   }
   std::array<std::int64_t, StoreContext::slots> largest{};
   for (int bucket = 0; sharded && bucket < table.buckets(); ++bucket) {

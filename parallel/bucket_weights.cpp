@@ -17,8 +17,9 @@ void finish(std::span<AllGather> gathers) {
 
 BucketWeights::BucketWeights(Allocator& allocator, const StoreContext& context)
     : context_(context),
-      memory_(allocator, context, Tag::weights, context.options.dtype, both_parts,
-              context.options.shard == Shard::weights, "gathered weights"),
+      memory_(allocator, context, Tag::weights, context.options.dtype,
+              context.options.master_weights ? accumulator(context.options.dtype) : context.options.dtype, both_parts,
+              context.shards_weights(), "gathered weights"),
       slots_(memory_.sharded() ? StoreContext::slots : context.table.buckets()) {
   if (memory_.sharded()) return;
   for (std::size_t bucket = 0; bucket < slots_.size(); ++bucket) slots_[bucket].bucket = static_cast<int>(bucket);
@@ -35,15 +36,16 @@ void BucketWeights::prefetch(int bucket) {
          bucket, slot.bucket);
   }
   finish(slot.gathers);  // of a bucket that was never used
-  Communicator& ranks = context_.ranks_for("acquire");
+  Communicator* const ranks = context_.options.ranks > 1 ? &context_.ranks_for("acquire") : nullptr;
   slot.bucket = bucket;
   for (const Part part : both_parts) {
     if (context_.table.bucket_size(bucket, part) == 0 || (part == Part::frozen && !memory_.sharded())) continue;
     const TensorView gathered = memory_.of_bucket(bucket, part);
     if (const Slice slice = context_.owned(bucket, part); memory_.sharded() && slice.count() > 0) {
-      copy_in_order(context_.stream, gathered.flat(slice.begin, slice.end), memory_.own_slice(bucket, part));
+      convert(context_.stream, gathered.flat(slice.begin, slice.end), memory_.own_slice(bucket, part));
     }
-    slot.gathers[index_of(part)].start(ranks, gathered,
+    if (ranks == nullptr) continue;
+    slot.gathers[index_of(part)].start(*ranks, gathered,
                                        {.operation = "gathering the weights of a bucket", .layer = bucket});
   }
 }

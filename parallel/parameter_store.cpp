@@ -48,7 +48,7 @@ const Parameter& ParameterStore::trained_parameter(const char* call, int id) con
 }
 
 void ParameterStore::weights_changed() {
-  if (context_.options.ranks > 1) weights_.changed();
+  if (context_.options.ranks > 1 || weights_.memory().sharded()) weights_.changed();
 }
 
 std::vector<ParameterSlice> ParameterStore::held() const {

@@ -29,8 +29,10 @@ class ParameterStore {
   const ParameterTable& table() const { return context_.table; }
   /// Returns whether it has memory for gradients.
   bool has_gradients() const { return context_.options.gradients; }
-  /// Returns the dtype of its weights.
+  /// Returns the dtype of weight().
   DType dtype() const { return context_.options.dtype; }
+  /// Returns whether weights() of trained slices are in the accumulator of that dtype.
+  bool has_master_weights() const { return context_.options.master_weights && context_.shards_weights(); }
 
   // ---- Weights -----------------------------------------------------------------------------------------------------
 
@@ -88,10 +90,10 @@ class ParameterStore {
   /// Returns which weights this rank holds permanently, so that they must be set: all, or its slices. weights() returns
   /// them.
   std::vector<ParameterSlice> held() const;
-  /// Returns the weights of a slice that this rank holds, as layers use them.
+  /// Returns the weights of a slice that this rank holds: as layers use them, or not yet rounded to dtype().
   TensorView weights(const ParameterSlice& slice) const { return weights_.memory().held(slice, slice); }
-  /// Returns the summed gradients of this rank's slices from one to another, with the padding between them (zero). They
-  /// are contiguous if follows().
+  /// Returns the summed gradients, of the accumulator or bfloat16, of this rank's slices from one to another, with the
+  /// padding between them (zero). They are contiguous if follows().
   TensorView gradients(const ParameterSlice& first, const ParameterSlice& last) const {
     return gradients_.memory().held(first, last);
   }

@@ -16,9 +16,10 @@ namespace ringtrain {
 /// the buckets that are in use. No communication.
 class BucketMemory {
  public:
-  /// Allocates under the tag; buffer_name: of the buffers for buckets in use. context must outlive this object.
-  BucketMemory(Allocator& allocator, const StoreContext& context, Tag tag, DType dtype, std::span<const Part> parts,
-               bool sharded, const char* buffer_name);
+  /// Allocates under the tag; held: the dtype of trainable slices, if sharded; buffer_name: of the buffers for buckets
+  /// in use. context must outlive this object.
+  BucketMemory(Allocator& allocator, const StoreContext& context, Tag tag, DType dtype, DType held,
+               std::span<const Part> parts, bool sharded, const char* buffer_name);
 
   /// Returns whether this rank permanently holds only its slices.
   bool sharded() const { return sharded_; }
@@ -103,6 +104,7 @@ class BucketGradients {
   std::size_t staging_of(int bucket) const;
   void zero_padding(int bucket);
   void finish(Reduction& reduction);
+  void add_to_sum(int bucket);
 
   const StoreContext& context_;
   const BucketMemory memory_;

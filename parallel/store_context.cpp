@@ -13,7 +13,6 @@ StoreContext::StoreContext(const ParameterTable& parameters, Stream& rank_stream
     fail(ExitCode::usage, "ParameterStore: StoreOptions has {} ranks, but the communicator has {}", options.ranks,
          world->size());
   }
-  if (options.ranks == 1) options.shard = Shard::optimizer;
 }
 
 void StoreContext::check_bucket(const char* call, int bucket) const {

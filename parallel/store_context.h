@@ -9,13 +9,17 @@
 
 namespace ringtrain {
 
-/// The options of a store. With only one rank, there is nothing to shard.
+/// The options of a store.
 struct StoreOptions {
   DType dtype = DType::float32;
   bool gradients = false;  // in the accumulator of dtype
   Shard shard = Shard::optimizer;
   int ranks = 1, rank = 0;
   SumOrder order = SumOrder::by_rank;
+  // Whether sharded weights are held in the accumulator of dtype: a bucket in use has them rounded. Frozen ones never.
+  bool master_weights = false;
+  // Whether the sums of this rank's slices are held in bfloat16: each micro-batch's gradients are added and rounded.
+  bool narrow_gradients = false;
 };
 
 struct StoreContext {
@@ -27,6 +31,14 @@ struct StoreContext {
   void check_bucket(const char* call, int bucket) const;
   /// Returns the communicator for gathers and reductions. Error(usage) that names the call if there is none.
   Communicator& ranks_for(const char* call) const;
+  /// Returns whether a rank holds only its slices, and buffers for buckets in use. With one rank, this only serves
+  /// another dtype.
+  bool shards_weights() const {
+    return options.shard == Shard::weights && (options.ranks > 1 || options.master_weights);
+  }
+  bool shards_gradients() const {
+    return options.narrow_gradients || (options.shard != Shard::optimizer && options.ranks > 1);
+  }
   /// Returns this rank's slice of a bucket's part, within the bucket.
   Slice owned(int bucket, Part part) const {
     return slice_of(table.bucket_size(bucket, part), options.ranks, options.rank);

@@ -46,7 +46,10 @@ void add_ways(const Config& on_mesh, Candidates& found) {
     for (const auto& [offload, name] : offload_names) {
       if (offload != Offload::none && !cuda) continue;
       for (const Shard shard : all_shard_policies) {
-        if (shard != Shard::optimizer && single) continue;  // equivalent
+        // Equivalent, unless the weights that one rank holds are not those with which it computes.
+        if (single && shard != Shard::optimizer &&
+            (shard == Shard::gradients || config.training.dtype != DType::bfloat16))
+          continue;
         for (std::int64_t size = 1; size <= largest_micro_batch && sequences % size == 0; size *= 2) {
           config.training.recompute = recompute;
           config.training.offload = offload;

@@ -123,6 +123,13 @@ class StepSimulation {
     now_.times.products += products / S_;
     now_.times.memory_passes += passes / S_;
   }
+  /// Adds passes of every rank over its slices of the trained parameters. Returns their seconds.
+  double over_slices(double bytes_of_an_element) {
+    const double elements = static_cast<double>(step_.table.flat_size()) / static_cast<double>(world_);
+    const double seconds = elements * bytes_of_an_element / rates_.memory;
+    for (double& clock : now_.clocks) clock += checked_seconds(seconds);
+    return seconds;
+  }
   void attention(Group& group, bool backward) {
     const PassCosts costs = pass_costs(config_, rates_, layer_, backward);
     double compute = 0, wait = 0;
@@ -205,8 +212,10 @@ class StepSimulation {
     forward(/*changed=*/last);
     gathers_ = world_ > 1 && shards_weights();
     head(head_products(config_.model, config_.training));
+    if (holds_masters_) now_.times.memory_passes += over_slices(2 * (4 + 2));  // rounded in forward and backward
+    if (narrow_gradients_) now_.times.memory_passes += over_slices(4 + 2 * 2);
     const int groups = step_.table.buckets(), lowest = std::max(1, step_.table.lowest_trained());
-    const bool reduces = last || config_.training.shard != Shard::optimizer;
+    const bool reduces = last || narrow_gradients_ || config_.training.shard != Shard::optimizer;
     if (reduces) bucket(groups - 1);
     int layer_bucket = groups - 1;
     over_layers(first_of_backward(), config_.model.num_hidden_layers, step_.offload.of_a_layer, [&](Group& group) {
@@ -291,15 +300,14 @@ class StepSimulation {
   }
   void finish() {
     while (!under_way_.empty()) wait_for_bucket();
-    const double e = static_cast<double>(size_of(config_.training.dtype));
-    const auto parameters = static_cast<double>(step_.table.flat_size());
-    const double state = static_cast<double>(size_of(accumulator(config_.training.dtype)));
-    // Zeroed gradients; for the rank's slices, the norm, and then weights and both moments read and written.
-    const double update =
-        (parameters * state + parameters / static_cast<double>(world_) * (2 * state + 6 * state + e)) / rates_.memory;
+    const DType dtype = config_.training.dtype, wide = accumulator(dtype);
+    const auto bytes = [](DType type) { return static_cast<double>(size_of(type)); };
+    const double gradient = bytes(narrow_gradients_ ? DType::bfloat16 : wide);
+    const double moment = bytes(config_.optimizer.moments == DType::bfloat16 ? DType::bfloat16 : wide);
     copy(step_.offload.of_update, 0);
-    now_.times.update += update;
-    now_.times.step_seconds = checked_seconds(latest() + update);
+    // Gradients are read for the norm and again; weights and both moments are read and written; and weights rounded.
+    now_.times.update += over_slices(2 * gradient + 2 * bytes(wide) + 4 * moment + (holds_masters_ ? 0 : bytes(dtype)));
+    now_.times.step_seconds = latest();
   }
 
   const StepCase& step_;
@@ -319,7 +327,10 @@ class StepSimulation {
   std::deque<Bucket> under_way_;
   double network_free_ = 0;  // in network time
   bool gathers_ = false;     // in the current forward or backward
-  double coming_ = 0;        // when the next bucket's weights have arrived, likewise
+  const bool narrow_gradients_ = config_.optimizer.gradients == DType::bfloat16;
+  const bool holds_masters_ = shards_weights() && config_.training.dtype == DType::bfloat16 &&
+                              !offloads_optimizer(config_.training.offload);  // in the store, not in the optimizer
+  double coming_ = 0;  // when the next bucket's weights have arrived, likewise
 };
 
 }  // namespace

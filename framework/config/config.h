@@ -21,7 +21,8 @@ struct OptimizerConfig {
   double eps = 1.0e-8;
   double weight_decay = 0.1;
   double max_grad_norm = 1.0;  // 0: no clipping
-  DType moments = DType::float32;
+  DType moments = DType::float32, gradients = DType::float32;
+  double host_share = 1;  // of the state, if training.offload names the optimizer
 };
 
 struct SchedulerConfig {

@@ -117,8 +117,14 @@ void check_optimizer(const Config& config, ConfigProblems& problems) {
         "optimizer.lr * optimizer.weight_decay = {} * {} is 1 or more: a step would flip the signs of the weights",
         optimizer.lr, optimizer.weight_decay);
   }
-  if (optimizer.moments == DType::bfloat16 && config.training.dtype == DType::float64) {
-    problems.add("optimizer.moments", "bfloat16 does not work with training.dtype float64; leave this key out");
+  for (const auto& [key, dtype] :
+       {std::pair{"optimizer.moments", optimizer.moments}, {"optimizer.gradients", optimizer.gradients}}) {
+    if (dtype != DType::bfloat16 || config.training.dtype != DType::float64) continue;
+    problems.add(key, "bfloat16 does not work with training.dtype float64; leave this key out");
+  }
+  if (optimizer.host_share != 1 && !offloads_optimizer(config.training.offload)) {
+    problems.add("optimizer.host_share", "training.offload is {}; set it to optimizer, or leave this key out",
+                 name_of(config.training.offload));
   }
 }
 

@@ -387,7 +387,7 @@ std::vector<ConfigKey> training_keys() {
            "what the backward pass recomputes. none: only what needs no matrix product | keep_attention: everything "
            "except attention | full: everything"),
       word(KEY(training.offload), offload_names,
-           "none | activations | activations+optimizer: what is kept in host memory until needed (cuda)"),
+           "none | activations | optimizer | activations+optimizer: what is kept in host memory until needed (cuda)"),
       word(KEY(training.shard), shard_names,
            "optimizer | gradients | weights: what is sharded over all ranks; each choice includes those before it"),
       words(KEY(training.trainable), "pattern",
@@ -420,6 +420,11 @@ std::vector<ConfigKey> other_keys() {
       real(KEY(optimizer.max_grad_norm), {0, 1e9}, "clip the gradient norm to this; 0: off"),
       word(KEY(optimizer.moments), named(std::array{DType::float32, DType::bfloat16}),
            "dtype of the moments. float32 (float64 in float64 runs) | bfloat16: half the memory, stochastic rounding"),
+      word(KEY(optimizer.gradients), named(std::array{DType::float32, DType::bfloat16}),
+           "dtype in which a rank keeps its sums of gradients. float32 (float64 in float64 runs) | bfloat16: half the "
+           "memory; each micro-batch's gradients are added and rounded to nearest"),
+      real(KEY(optimizer.host_share), {0, 1, true},
+           "share of the optimizer's state in host memory, if training.offload names the optimizer"),
 
       word(KEY(lr_scheduler.type), schedule_names, "cosine | linear | wsd | constant; wsd: warmup, stable, decay"),
       integer(KEY(lr_scheduler.warmup_steps), {0, 1'000'000'000},

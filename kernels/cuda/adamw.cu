@@ -17,8 +17,8 @@ constexpr std::int64_t tile_elements = tile_threads * tile_packs * W;
 
 struct Slice {
   float* w;
-  void *m, *v;  // of float or BFloat16
-  const float* g;
+  void *m, *v;    // of float or BFloat16
+  const void* g;  // likewise
   bf16* rounded;  // null: not needed
   std::int64_t n;
   float decay;
@@ -34,20 +34,21 @@ struct Slices {
 };
 static_assert(sizeof(Slices) <= 4096, "a kernel's arguments");
 
-template <class M, int width>
+template <class M, class G, int width>
 struct Loaded {
-  Pack<float, width> w, g;
+  Pack<float, width> w;
   Pack<M, width> m, v;
+  Pack<G, width> g;
   __device__ void read(const Slice& slice, std::int64_t i) {
     w = load<width>(slice.w + i);
     m = load<width>(static_cast<const M*>(slice.m) + i);
     v = load<width>(static_cast<const M*>(slice.v) + i);
-    g = load<width>(slice.g + i);
+    g = load<width>(static_cast<const G*>(slice.g) + i);
   }
   __device__ void update(const Slices& all, const Slice& slice, std::int64_t i) {
 #pragma unroll
     for (int k = 0; k < width; ++k) {
-      const float gradient = g.at[k] * all.scale;
+      const float gradient = ringtrain::widened(g.at[k]) * all.scale;
       const float first = all.b1 * ringtrain::widened(m.at[k]) + all.one_minus_b1 * gradient;
       const float second = all.b2 * ringtrain::widened(v.at[k]) + all.one_minus_b2 * gradient * gradient;
       const float step = first * all.m_correction / (sqrtf(second * all.v_correction) + all.eps);
@@ -59,7 +60,7 @@ struct Loaded {
   }
 };
 
-template <class M>
+template <class M, class G>
 __global__ void __launch_bounds__(tile_threads) adamw_kernel(const __grid_constant__ Slices all) {
   int index = 0;  // the last slice that begins at or before this tile
   for (int step = std::bit_ceil(unsigned{max_slices}) / 2; step > 0; step /= 2) {
@@ -69,7 +70,7 @@ __global__ void __launch_bounds__(tile_threads) adamw_kernel(const __grid_consta
   const std::int64_t begin = (blockIdx.x - slice.first_tile) * tile_elements;
   const std::int64_t end = min(slice.n, begin + tile_elements);
   if (slice.whole && end - begin == tile_elements) {
-    Loaded<M, W> loaded[tile_packs];
+    Loaded<M, G, W> loaded[tile_packs];
     const std::int64_t first = begin + threadIdx.x * W;
 #pragma unroll
     for (int u = 0; u < tile_packs; ++u) loaded[u].read(slice, first + u * (tile_threads * W));
@@ -77,14 +78,14 @@ __global__ void __launch_bounds__(tile_threads) adamw_kernel(const __grid_consta
     for (int u = 0; u < tile_packs; ++u) loaded[u].update(all, slice, first + u * (tile_threads * W));
   } else {
     for (std::int64_t i = begin + threadIdx.x; i < end; i += tile_threads) {
-      Loaded<M, 1> loaded;
+      Loaded<M, G, 1> loaded;
       loaded.read(slice, i);
       loaded.update(all, slice, i);
     }
   }
 }
 
-template <class M>
+template <class M, class G>
 void update(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyper) {
   const auto step = static_cast<double>(hyper.step);
   Slices all{};
@@ -100,7 +101,7 @@ void update(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyp
   all.lr = static_cast<float>(hyper.lr);
   unsigned tiles = 0;
   const auto flush = [&] {
-    launch<adamw_kernel<M>>(stream.cuda(), tiles, tile_threads, 0, all);
+    launch<adamw_kernel<M, G>>(stream.cuda(), tiles, tile_threads, 0, all);
     all.count = 0;
     tiles = 0;
   };
@@ -110,12 +111,12 @@ void update(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyp
     to.w = from.w.as<float>();
     to.m = from.m.as<M>();
     to.v = from.v.as<M>();
-    to.g = from.g.as<float>();
+    to.g = from.g.as<G>();
     to.rounded = from.rounded.empty() ? nullptr : from.rounded.as<bf16>();
     to.n = from.w.numel();
     to.decay = static_cast<float>(from.weight_decay);
-    to.whole =
-        aligned_to(16, {to.w, to.g}) && aligned_to(alignof(Pack<M, W>), {to.m, to.v}) && aligned_to(8, {to.rounded});
+    to.whole = aligned_to(16, {to.w}) && aligned_to(alignof(Pack<M, W>), {to.m, to.v}) &&
+               aligned_to(alignof(Pack<G, W>), {to.g}) && aligned_to(8, {to.rounded});
     to.first_tile = tiles;
     to.first_number = number_of(from.first_element, hyper.seed, hyper.step);
     tiles += blocks_for(to.n, tile_elements);
@@ -127,8 +128,13 @@ void update(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyp
 }  // namespace
 
 void adamw_update(Stream& stream, std::span<const AdamWSlice> slices, const AdamW& hyper) {
-  const bool narrow = !slices.empty() && slices.front().m.dtype == DType::bfloat16;
-  (narrow ? update<BFloat16> : update<float>)(stream, slices, hyper);
+  if (slices.empty()) return;
+  const auto run = [&]<class M>() {
+    const bool narrow = slices.front().g.dtype == DType::bfloat16;
+    (narrow ? update<M, BFloat16> : update<M, float>)(stream, slices, hyper);
+  };
+  if (slices.front().m.dtype == DType::bfloat16) return run.template operator()<BFloat16>();
+  run.template operator()<float>();
 }
 
 }  // namespace ringtrain::cuda

@@ -31,6 +31,15 @@ struct Add {
   __device__ void operator()(const C (&in)[2], C (&out)[1]) const { out[0] = in[0] + in[1]; }
 };
 
+/// y += x, rounded.
+__global__ void __launch_bounds__(map_threads)
+    add_to_bfloat16_kernel(bf16* const y, const float* const x, const std::int64_t n) {
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * (map_threads * 8) + threadIdx.x;
+  const std::int64_t end = min(n, begin + map_threads * 8);
+#pragma unroll 8
+  for (std::int64_t i = begin; i < end; i += map_threads) y[i] = __float2bfloat16_rn(__bfloat162float(y[i]) + x[i]);
+}
+
 template <class T>
 struct Square {
   const T* x;
@@ -86,6 +95,10 @@ void scale(Stream& stream, const TensorView& x, double factor) {
 }
 
 void add(Stream& stream, const TensorView& y, const ConstTensorView& x) {
+  if (y.dtype != x.dtype) {
+    return launch<add_to_bfloat16_kernel>(stream.cuda(), blocks_for(y.numel(), map_threads * 8), map_threads, 0,
+                                          y.as<bf16>(), x.as<float>(), y.numel());
+  }
   dispatch_all(y.dtype, [&]<class T>() {
     map(stream.cuda(), y.numel(), Add<Compute<T>>{}, MapTensors<T, T, 1, 2>{{y.as<T>()}, {y.as<T>(), x.as<T>()}});
   });

@@ -101,6 +101,25 @@ TEST(AdamWMoments, AreRoundedUpAsOftenAsTheDroppedBitsAsk) {
   }
 }
 
+TEST(AdamWGradients, InBFloat16AreTakenAsTheyAre) {
+  const std::int64_t n = 70003;
+  const auto w0 = random_vector<float>(n, 1), exact = random_vector<float>(n, 2);
+  std::vector<BFloat16> narrow(exact.size());
+  std::vector<float> wide(exact.size());
+  for (std::size_t i = 0; i < exact.size(); ++i) wide[i] = (narrow[i] = BFloat16::rounded(exact[i])).value();
+  const auto run = [&]<class M>(const auto& g, M) {
+    CpuStream stream;
+    auto w = w0;
+    std::vector<M> m(w.size()), v = m;
+    for (const std::int64_t step : {1, 2}) {
+      update(stream, {view_of(w), view_of(m), view_of(v), view_of(g), {}, 0.1, 7}, {0.1, 0.9, 0.95, 1e-8, step, 0.3});
+    }
+    return w;
+  };
+  EXPECT_EQ(run(narrow, float()), run(wide, float()));
+  EXPECT_EQ(run(narrow, BFloat16()), run(wide, BFloat16()));
+}
+
 TEST(AdamWDecayTest, IsDecoupled) {
   CpuStream stream;
   std::vector<double> w = {2, -3}, m = {0, 0}, v = {0, 0}, g = {0, 0};

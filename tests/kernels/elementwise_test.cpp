@@ -74,6 +74,20 @@ TYPED_TEST(ElementwiseTest, NormalsDependOnlyOnTheIndex) {
   EXPECT_EQ(part[3], static_cast<R>(0.02 * random_normal(9, Purpose::weights, 21003)));
 }
 
+TEST(AddTest, OfFloat32ToBFloat16IsRoundedOnce) {
+  CpuStream stream(3);
+  for (std::int64_t n : sizes) {
+    const auto x = random_vector<float>(n, 1), y = random_vector<float>(n, 2);
+    std::vector<BFloat16> sum(y.size());
+    for (std::size_t i = 0; i < y.size(); ++i) sum[i] = BFloat16::rounded(y[i]);
+    const auto before = sum;
+    add(stream, view_of(sum), view_of(x));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      ASSERT_EQ(sum[i].bits, BFloat16::rounded(before[i].value() + x[i]).bits);
+    }
+  }
+}
+
 TEST(CopyTest, TakesAnyType) {
   CpuStream stream;
   const std::vector<std::int32_t> x = {1, -2, 3};

@@ -48,10 +48,17 @@ double gradient_of(int rank, int id, std::int64_t i, int step, int micro = 0) {
 
 /// A rank with its store.
 struct Rank {
-  Rank(Communicator& world, const ParameterTable& parameter_table, Shard shard, bool gradients = true)
+  Rank(Communicator& world, const ParameterTable& parameter_table, Shard shard, bool gradients = true,
+       bool narrow = false)
       : table(parameter_table),
         rank(world.rank()),
-        store(allocator, table, stream, {DType::float32, gradients, shard, world.size(), world.rank()}, &world) {}
+        store(allocator, table, stream,
+              {.gradients = gradients,
+               .shard = shard,
+               .ranks = world.size(),
+               .rank = world.rank(),
+               .narrow_gradients = narrow},
+              &world) {}
 
   /// Sets the weights of this rank.
   void set_weights(float change = 0) {
@@ -91,12 +98,12 @@ struct Rank {
 
 /// Runs steps of micro-batches; returns the summed gradients of all ranks' slices after the last step.
 std::vector<std::vector<float>> reduce(const ParameterTable& table, Shard shard, int ranks, int steps, int micros,
-                                       unsigned jitter_seed) {
+                                       unsigned jitter_seed, bool narrow = false) {
   std::vector<std::vector<float>> results(ranks);
   testing::run_ranks({.ranks = ranks}, [&](Communicator& world) {
     testing::Traffic traffic;
     testing::WatchedCommunicator watched(borrowed(world), traffic, jitter_seed);
-    Rank rank(watched, table, shard);
+    Rank rank(watched, table, shard, /*gradients=*/true, narrow);
     const std::int64_t allocations = rank.allocator.allocation_count();
     for (int step = 0; step < steps; ++step) {
       rank.store.begin_step();
@@ -106,7 +113,9 @@ std::vector<std::vector<float>> reduce(const ParameterTable& table, Shard shard,
     EXPECT_EQ(rank.allocator.allocation_count(), allocations);
     for (const ParameterSlice& slice : rank.store.slices()) {
       const TensorView sums = rank.store.gradients(slice);
-      results[world.rank()].insert(results[world.rank()].end(), sums.as<float>(), sums.as<float>() + sums.numel());
+      for (std::int64_t i = 0; i < sums.numel(); ++i) {
+        results[world.rank()].push_back(narrow ? sums.as<BFloat16>()[i].value() : sums.as<float>()[i]);
+      }
     }
   });
   testing::share_rows(results);
@@ -163,6 +172,29 @@ TEST_P(ParameterStoreTest, MicroBatchesAdd) {
           }
         }
         ASSERT_NEAR(results[rank][at++], sum, 9 * 6e-8 * size);
+      }
+    }
+  }
+}
+
+TEST_P(ParameterStoreTest, NarrowSumsAreRoundedToNearestAfterEachMicroBatch) {
+  const ParameterTable table = make_table();
+  for (const int ranks : {1, 3}) {
+    const auto results = reduce(table, GetParam(), ranks, 2, 3, 0, /*narrow=*/true);
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::size_t at = 0;
+      for (const ParameterSlice& slice : owned_slices(table, Part::trainable, ranks, rank)) {
+        for (std::int64_t i = slice.begin; i < slice.end; ++i) {
+          BFloat16 sum;
+          for (int micro = 0; micro < 3; ++micro) {
+            float of_ranks = 0;
+            for (int other = 0; other < ranks; ++other) {
+              of_ranks += static_cast<float>(gradient_of(other, slice.parameter, i, 1, micro));
+            }
+            sum = BFloat16::rounded(sum.value() + of_ranks);
+          }
+          ASSERT_EQ(results[rank][at++], sum.value()) << ranks << " " << table[slice.parameter].name << " " << i;
+        }
       }
     }
   }
@@ -511,6 +543,47 @@ TEST(ShardedWeights, AreNotTakenFromALayerThatUsesThem) {
     EXPECT_THROW(rank.store.release(2), Error);
     world.barrier({});
   });
+}
+
+TEST(MasterWeights, AreRoundedWhereALayerUsesThem) {
+  const ParameterTable table = make_table(/*frozen=*/true);
+  for (const int ranks : {1, 2}) {
+    testing::run_ranks({.ranks = ranks}, [&](Communicator& world) {
+      ThreadPool pool(1);
+      Stream stream(pool);
+      Allocator allocator(Device::cpu());
+      ParameterStore store(allocator, table, stream,
+                           {.dtype = DType::bfloat16,
+                            .shard = Shard::weights,
+                            .ranks = ranks,
+                            .rank = world.rank(),
+                            .master_weights = true},
+                           &world);
+      const auto value = [](int id, std::int64_t i, float change) {
+        return (1.0F + static_cast<float>(i) * 0x1p-12F + change) * static_cast<float>(id + 1);
+      };
+      for (const float change : {0.0F, 0x1p-9F}) {
+        for (const ParameterSlice& slice : store.held()) {
+          const TensorView weights = store.weights(slice);
+          ASSERT_EQ(weights.dtype, store.trains(slice.parameter) ? DType::float32 : DType::bfloat16);
+          for (std::int64_t i = 0; i < slice.count(); ++i) {
+            const float w = value(slice.parameter, slice.begin + i, change);
+            if (weights.dtype == DType::float32) weights.as<float>()[i] = w;
+            if (weights.dtype == DType::bfloat16) weights.as<BFloat16>()[i] = BFloat16::rounded(w);
+          }
+        }
+        store.weights_changed();
+        for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
+          const WeightsGuard guard(store, table[id].bucket);
+          const TensorView weights = store.weight(id);
+          for (std::int64_t i = 0; i < weights.numel(); ++i) {
+            ASSERT_EQ(weights.as<BFloat16>()[i].bits, BFloat16::rounded(value(id, i, change)).bits) << id << " " << i;
+          }
+        }
+      }
+      EXPECT_EQ(store.has_master_weights(), true);
+    });
+  }
 }
 
 TEST(FrozenParameters, HaveNoGradient) {

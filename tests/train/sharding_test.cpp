@@ -52,6 +52,31 @@ TEST_F(Sharding, ChangesNoBitOfAStepOfOneMicroBatch) {
   expect_equal("frozen", joined(one, joined(grid, {"training.trainable=[\"*norm*\", \"*.1.mlp.*\"]"})), 0);
 }
 
+// The store then holds the weights in float32, and not the optimizer.
+TEST_F(Sharding, OfMasterWeightsChangesNoBit) {
+  const std::vector<std::string> bfloat16{"training.steps=3", "training.dtype=bfloat16"};
+  expect_equal("one rank", bfloat16, 0);
+  expect_equal("frozen", joined(bfloat16, {"training.trainable=[\"*norm*\", \"*.1.mlp.*\"]"}), 0);
+  expect_equal("grid",
+               joined(bfloat16, {"training.global_batch_size=4", "training.micro_batch_size=2", "mesh.data=2",
+                                 "mesh.sequence=2"}),
+               0);
+}
+
+TEST_F(Sharding, OfGradientsInBFloat16ComputesTheSameWithAnyShardAndMesh) {
+  const std::vector<std::string> narrow{"training.steps=3", "training.global_batch_size=2",
+                                        "optimizer.gradients=bfloat16"};
+  for (const char* const dtype : {"float32", "bfloat16"}) {
+    SCOPED_TRACE(dtype);
+    const std::vector<std::string> settings = joined(narrow, {fmt::format("training.dtype={}", dtype)});
+    expect_equal(fmt::format("{} one rank", dtype), settings, 0);
+    expect_equal(fmt::format("{} ring", dtype), joined(settings, {"mesh.sequence=3"}), 0);
+    run(tiny(data, joined(settings, {"optimizer.gradients=float32"})), fmt::format("{} wide", dtype));
+    expect_close(losses(fmt::format("{} one rank", dtype)), losses(fmt::format("{} wide", dtype)), 0.01);
+    EXPECT_NE(losses(fmt::format("{} one rank", dtype)), losses(fmt::format("{} wide", dtype)));
+  }
+}
+
 // Sums over micro-batches and over ranks are added in another order.
 TEST_F(Sharding, OfSeveralMicroBatchesAgreesToRounding) {
   expect_equal("several", {"training.steps=3", "training.global_batch_size=8", "mesh.data=2", "mesh.sequence=2"},
@@ -69,13 +94,17 @@ TEST_F(Sharding, MayChangeOnResumeAndSoMayTheMesh) {
 }
 
 TEST_F(Sharding, AllocatesWhatIsPlannedToTheByte) {
-  for (const int ranks : {2, 3, 4, 8}) {
-    for (const Shard shard : {Shard::gradients, Shard::weights}) {
+  for (const int ranks : {1, 2, 3, 4, 8}) {
+    for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::weights}) {
       const std::string name = fmt::format("{}-{}", ranks, name_of(shard));
       SCOPED_TRACE(name);
       const Config config = with({"training.steps=1", fmt::format("mesh.sequence={}", ranks)}, shard);
       run(config, name);
       expect_planned_peaks(name, config);
+      const std::vector<std::string> narrow{"training.dtype=bfloat16", "optimizer.gradients=bfloat16"};
+      const Config less = with(joined(narrow, {"training.steps=1", fmt::format("mesh.sequence={}", ranks)}), shard);
+      run(less, name + " narrow");
+      expect_planned_peaks(name + " narrow", less);
     }
   }
 }

@@ -233,9 +233,13 @@ class StepCheck {
     norm.element(0, result_.grad_norm, exact_norm);
     norm.allow(sum_in_double(run_.table.count(Part::trainable), exact_norm));
     for (std::size_t r = 0; r < roundings_.size(); ++r) {
-      for (auto& [name, rounded] : rounded_gradients_[r])
+      for (auto& [name, rounded] : rounded_gradients_[r]) {
         roundings_[r](rounded, tokens(), reference::Summing::in_blocks);  // each is a sum over all tokens
-      double rounded_squares = 0, along = 0;                              // along: the variance of g dg
+        for (std::int64_t i = 0; i < roundings_of_a_sum(); ++i) {
+          Rounding(DType::bfloat16, r + 1 + roundings_.size() * i)(rounded, 0, reference::Summing::in_blocks);
+        }
+      }
+      double rounded_squares = 0, along = 0;  // along: the variance of g dg
       for (const auto& [name, exact] : gradients_) {
         const Vector& rounded = rounded_gradients_[r].at(name);
         allow("grad." + name, rounded, exact, r);
@@ -254,6 +258,12 @@ class StepCheck {
       if (gradient == compared_.end() || !gradient->second.is_zero() || must_be_zero(parameter)) continue;
       untested_.insert(gradient->first);
     }
+  }
+
+  /// Returns how often the run rounds its sums of gradients to bfloat16: after each micro-batch, or never.
+  std::int64_t roundings_of_a_sum() const {
+    if (run_.config.optimizer.gradients != DType::bfloat16) return 0;
+    return run_.config.training.global_batch_size / (run_.config.mesh.data * run_.config.training.micro_batch_size);
   }
 
   /// Returns whether a gradient is zero in theory: that of A whose B is all zeros, and those of queries and keys if

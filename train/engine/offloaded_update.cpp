@@ -5,14 +5,14 @@
 
 namespace ringtrain {
 
-OffloadedUpdate::OffloadedUpdate(Allocator& allocator, Stream& stream, std::optional<DType> masters, DType moments,
+OffloadedUpdate::OffloadedUpdate(Allocator& allocator, Stream& stream, bool masters, DType moments,
                                  std::int64_t elements) {
   const std::int64_t piece = std::min(elements, piece_elements);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const auto make = [&](const std::string& what, DType type) {
       return allocator.make(Tag::workspace, fmt::format("optimizer piece {} {}", i, what), type, {piece});
     };
-    if (masters) slots_[i].w = make("weights", *masters);
+    if (masters) slots_[i].w = make("weights", DType::float32);
     slots_[i].m = make("first moment", moments);
     slots_[i].v = make("second moment", moments);
   }

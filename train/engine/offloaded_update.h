@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
 
 #include "framework/allocator.h"
@@ -19,10 +18,9 @@ class OffloadedUpdate {
   /// Elements of a piece: large enough that copies run at the link's speed.
   static constexpr std::int64_t piece_elements = std::int64_t{4} << 20;
 
-  /// Makes two slots for pieces of at most `elements` under Tag::workspace. masters: the dtype of the weights on the
-  /// host, if there are any. stream must outlive it.
-  OffloadedUpdate(Allocator& allocator, Stream& stream, std::optional<DType> masters, DType moments,
-                  std::int64_t elements);
+  /// Makes two slots for pieces of at most `elements` under Tag::workspace. masters: whether weights, of float32, are
+  /// on the host. stream must outlive it.
+  OffloadedUpdate(Allocator& allocator, Stream& stream, bool masters, DType moments, std::int64_t elements);
 
   /// Runs adamw_update() on slices whose moments, and whose weights if there is `rounded`, are pinned host memory.
   /// Later work on the stream sees the results.

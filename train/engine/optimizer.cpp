@@ -10,27 +10,37 @@
 namespace ringtrain {
 
 Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, std::uint64_t seed,
-                     ParameterStore& parameters, Stream& stream, bool offload)
-    : config_(config), seed_(seed), parameters_(&parameters), stream_(&stream) {
-  const DType model_dtype = parameters.dtype(), dtype = accumulator(model_dtype);
-  const DType moments = config.moments == DType::bfloat16 ? config.moments : dtype;
-  Allocator& memory = offload ? allocator.host() : allocator;
-  for (std::string words : optimizer_state) {
-    std::replace(words.begin(), words.end(), '_', ' ');
-    state_.push_back(memory.make(Tag::optimizer, words, moments, {elements()}));
+                     ParameterStore& parameters, Stream& stream, double host_share)
+    : config_(config),
+      seed_(seed),
+      parameters_(&parameters),
+      stream_(&stream),
+      moments_(config.moments == DType::bfloat16 ? config.moments : accumulator(parameters.dtype())),
+      has_masters_(parameters.dtype() == DType::bfloat16 && !parameters.has_master_weights()) {
+  const double here = static_cast<double>(elements()) * (1 - host_share);
+  for (const ParameterSlice& slice : slices()) {
+    if (static_cast<double>(slice.offset + slice.count()) <= here) host_begin_ = slice.offset + slice.count();
   }
-  const auto masters = dtype != model_dtype ? std::optional(dtype) : std::nullopt;
-  if (masters) master_ = memory.make(Tag::optimizer, "master weights", dtype, {elements()});
-  if (offload) offloaded_ = std::make_unique<OffloadedUpdate>(allocator, stream, masters, moments, elements());
+  const std::int64_t on_host = elements() - host_begin_;
+  for (std::size_t kind = 0; kind < here_.size(); ++kind) {
+    if (kind == master && !has_masters_) continue;
+    std::string words = kind == master ? "master weights" : optimizer_state[kind];
+    std::replace(words.begin(), words.end(), '_', ' ');
+    const DType dtype = kind == master ? DType::float32 : moments_;
+    if (host_begin_ > 0 || on_host == 0) here_[kind] = allocator.make(Tag::optimizer, words, dtype, {host_begin_});
+    if (on_host > 0) on_host_[kind] = allocator.host().make(Tag::optimizer, words, dtype, {on_host});
+  }
+  if (on_host > 0) offloaded_ = std::make_unique<OffloadedUpdate>(allocator, stream, has_masters_, moments_, on_host);
   for (const ParameterSlice& slice : slices()) {
     const Parameter& parameter = parameters.table()[slice.parameter];
-    updates_.push_back({.w = weights(slice),
-                        .m = state(0, slice),
-                        .v = state(1, slice),
-                        .g = parameters.gradients(slice),
-                        .rounded = master_.empty() ? TensorView{} : parameters.weights(slice),
-                        .weight_decay = parameter.decay ? config.weight_decay : 0,
-                        .first_element = (parameter.stream << 40) + static_cast<std::uint64_t>(slice.begin)});
+    updates_[slice.offset >= host_begin_ ? 1 : 0].push_back(
+        {.w = weights(slice),
+         .m = state(0, slice),
+         .v = state(1, slice),
+         .g = parameters.gradients(slice),
+         .rounded = has_masters_ ? parameters.weights(slice) : TensorView{},
+         .weight_decay = parameter.decay ? config.weight_decay : 0,
+         .first_element = (parameter.stream << 40) + static_cast<std::uint64_t>(slice.begin)});
   }
   sum_ = allocator.make(Tag::workspace, "gradient norm", DType::float64, {1});
 }
@@ -42,7 +52,9 @@ std::int64_t Optimizer::elements() const {
 }
 
 void Optimizer::reset() {
-  for (const Tensor& values : state_) fill(*stream_, values, 0);
+  for (const ParameterSlice& slice : slices()) {
+    for (std::size_t i = 0; i < optimizer_state.size(); ++i) fill(*stream_, state(i, slice), 0);
+  }
 }
 
 void Optimizer::initialize_weights(std::uint64_t seed) {
@@ -67,11 +79,8 @@ void Optimizer::sum_of_squares(const TensorView& sum) {
 
 void Optimizer::update(double lr, std::int64_t step, double gradient_scale) {
   const AdamW hyper{lr, config_.beta1, config_.beta2, config_.eps, step, gradient_scale, seed_};
-  if (offloaded_) {
-    offloaded_->run(*stream_, updates_, hyper);
-  } else {
-    adamw_update(*stream_, updates_, hyper);
-  }
+  if (offloaded_) offloaded_->run(*stream_, updates_[1], hyper);
+  adamw_update(*stream_, updates_[0], hyper);
 }
 
 double clip_factor(double norm, double max_norm) {

@@ -65,7 +65,7 @@ ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose,
   shape.max_evaluation_ring_tokens = shard_tokens(config.mesh, longest, 0);
   shape.dtype = training.dtype;
   shape.recompute = training.recompute;
-  shape.offload = training.offload != Offload::none;
+  shape.offload = offloads_activations(training.offload);
   shape.feedforward_chunk = training.feedforward_chunk;
   shape.loss_chunk = training.loss_chunk;
   shape.deterministic = training.deterministic;
@@ -121,7 +121,10 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
                   .shard = config.training.shard,
                   .ranks = mesh.size(),
                   .rank = rank,
-                  .order = sum_order(config, world ? gpus != nullptr : nccl_is_planned(config.mesh, device))},
+                  .order = sum_order(config, world ? gpus != nullptr : nccl_is_planned(config.mesh, device)),
+                  .master_weights = purpose.training && !offloads_optimizer(config.training.offload) &&
+                                    config.training.dtype == DType::bfloat16,
+                  .narrow_gradients = config.optimizer.gradients == DType::bfloat16},
                  gpus ? gpus.get() : world),
       shape(execution_shape(config, purpose, shard.ring_rank)),
       model(definition.make({.config = config,
@@ -162,8 +165,9 @@ void RankState::make_training(const Config& config) {
                                config.training.dtype);
   }
   step_sums = allocator.host().make(Tag::workspace, "loss and gradient norm", DType::float64, {2});
-  optimizer = std::make_unique<Optimizer>(allocator, config.optimizer, config.training.seed, parameters, stream,
-                                          config.training.offload == Offload::activations_and_optimizer);
+  optimizer =
+      std::make_unique<Optimizer>(allocator, config.optimizer, config.training.seed, parameters, stream,
+                                  offloads_optimizer(config.training.offload) ? config.optimizer.host_share : 0);
 }
 
 void RankState::make_snapshot(const Config& config) {
@@ -223,7 +227,7 @@ std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& tab
       kind.push_back(owned[rank]);
       for (const Config& stage : stages) kind.push_back(shard_tokens(config.mesh, stage.training.seq_len, ring_rank));
     }
-    if (config.training.shard != Shard::optimizer) {
+    if (config.training.shard != Shard::optimizer || config.optimizer.gradients == DType::bfloat16) {
       for (const Part part : {Part::trainable, Part::frozen}) {
         kind.push_back(shard_offsets(table, part, mesh.size(), rank).back());
       }

@@ -8,9 +8,10 @@
 namespace ringtrain::testing {
 namespace {
 
+class GpuAdamW : public GpuKernelTest, public ::testing::WithParamInterface<DType> {};
 class GpuAdamWTest : public GpuKernelTest {};
 
-TEST_F(GpuAdamWTest, ManySlicesOverSteps) {
+TEST_P(GpuAdamW, ManySlicesOverSteps) {
   struct Slice {
     Both w, m, v, g, rounded;
     double decay;
@@ -22,7 +23,7 @@ TEST_F(GpuAdamWTest, ManySlicesOverSteps) {
     Slice slice{random({n}, DType::float32, 4 * i, 1, skip),
                 random({n}, DType::float32, 4 * i + 1, 0.1, skip),
                 random({n}, DType::float32, 4 * i + 2, 0.1, skip),
-                random({n}, DType::float32, 4 * i + 3, 1, skip),
+                random({n}, GetParam(), 4 * i + 3, 1, skip),
                 i % 2 == 0 ? output({n}, DType::bfloat16, skip) : Both{},
                 i % 4 == 0 ? 0.0 : 0.1};
     for (double* v = slice.v.cpu.as<double>(); v != slice.v.cpu.as<double>() + n; ++v) *v = std::abs(*v);
@@ -53,6 +54,9 @@ TEST_F(GpuAdamWTest, ManySlicesOverSteps) {
     EXPECT_EQ(on_host(slice.rounded.gpu), rounded) << what;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Gradients, GpuAdamW, ::testing::Values(DType::float32, DType::bfloat16),
+                         [](const auto& info) { return name_of(info.param); });
 
 // The terms are exact in float32, so moments differ from a CPU's only if they are rounded in another way.
 TEST_F(GpuAdamWTest, MomentsInBFloat16HaveTheBitsOfACpu) {

@@ -33,6 +33,17 @@ TEST_F(GpuElementwiseTest, FillScaleAndAdd) {
   }
 }
 
+TEST_F(GpuElementwiseTest, AddsFloat32ToBFloat16AndRoundsOnce) {
+  for (std::int64_t n : sizes) {
+    const Both y = random({n}, DType::bfloat16, 1, 1, n % 5), x = random({n}, DType::float32, 2, 1, n % 3);
+    std::vector<double> sum = on_host(y.gpu), added = on_host(x.gpu);
+    on_gpu([&] { add(gpu(), y.gpu, x.gpu); });
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      sum[i] = as_held(as_held(sum[i] + added[i], DType::float32), DType::bfloat16);
+    EXPECT_EQ(on_host(y.gpu), sum) << n;
+  }
+}
+
 TEST_F(GpuElementwiseTest, CopyAndConvert) {
   for (std::int64_t n : sizes) {
     for (std::int64_t skip : {0, 1, 4}) {

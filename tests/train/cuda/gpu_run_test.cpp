@@ -66,10 +66,14 @@ TEST_F(GpuRun, OffloadingChangesNoBit) {
   for (const char* const dtype : {"float32", "bfloat16"}) {
     const std::string name = dtype;
     run(on_gpu(deep, dtype), name + " none");
-    for (const std::string offload : {"activations", "activations+optimizer"}) {
-      SCOPED_TRACE(name + " " + offload);
-      run(on_gpu(joined(deep, {"training.offload=" + offload}), dtype), name + " " + offload);
-      expect_same_bits(name + " " + offload, name + " none");
+    for (const auto& [offload, share] :
+         {std::pair{"activations", 1.0}, {"activations+optimizer", 1.0}, {"optimizer", 1.0}, {"optimizer", 0.4}}) {
+      const std::string run_name = fmt::format("{} {} {}", name, offload, share);
+      SCOPED_TRACE(run_name);
+      const std::vector<std::string> offloads{fmt::format("training.offload={}", offload),
+                                              fmt::format("optimizer.host_share={}", share)};
+      run(on_gpu(joined(deep, offloads), dtype), run_name);
+      expect_same_bits(run_name, name + " none");
     }
   }
 }
