@@ -545,47 +545,6 @@ TEST(ShardedWeights, AreNotTakenFromALayerThatUsesThem) {
   });
 }
 
-TEST(MasterWeights, AreRoundedWhereALayerUsesThem) {
-  const ParameterTable table = make_table(/*frozen=*/true);
-  for (const int ranks : {1, 2}) {
-    testing::run_ranks({.ranks = ranks}, [&](Communicator& world) {
-      ThreadPool pool(1);
-      Stream stream(pool);
-      Allocator allocator(Device::cpu());
-      ParameterStore store(allocator, table, stream,
-                           {.dtype = DType::bfloat16,
-                            .shard = Shard::weights,
-                            .ranks = ranks,
-                            .rank = world.rank(),
-                            .master_weights = true},
-                           &world);
-      const auto value = [](int id, std::int64_t i, float change) {
-        return (1.0F + static_cast<float>(i) * 0x1p-12F + change) * static_cast<float>(id + 1);
-      };
-      for (const float change : {0.0F, 0x1p-9F}) {
-        for (const ParameterSlice& slice : store.held()) {
-          const TensorView weights = store.weights(slice);
-          ASSERT_EQ(weights.dtype, store.trains(slice.parameter) ? DType::float32 : DType::bfloat16);
-          for (std::int64_t i = 0; i < slice.count(); ++i) {
-            const float w = value(slice.parameter, slice.begin + i, change);
-            if (weights.dtype == DType::float32) weights.as<float>()[i] = w;
-            if (weights.dtype == DType::bfloat16) weights.as<BFloat16>()[i] = BFloat16::rounded(w);
-          }
-        }
-        store.weights_changed();
-        for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
-          const WeightsGuard guard(store, table[id].bucket);
-          const TensorView weights = store.weight(id);
-          for (std::int64_t i = 0; i < weights.numel(); ++i) {
-            ASSERT_EQ(weights.as<BFloat16>()[i].bits, BFloat16::rounded(value(id, i, change)).bits) << id << " " << i;
-          }
-        }
-      }
-      EXPECT_EQ(store.has_master_weights(), true);
-    });
-  }
-}
-
 TEST(FrozenParameters, HaveNoGradient) {
   const ParameterTable table = make_table(/*frozen=*/true);
   ThreadPool pool(1);
