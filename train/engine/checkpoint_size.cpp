@@ -17,8 +17,7 @@ std::int64_t checkpoint_bytes(const Config& config, const ParameterTable& table)
 }
 
 std::int64_t saves_to_come(const CheckpointConfig& config, std::int64_t done, std::int64_t last) {
-  if (done >= last) return 0;
-  if (config.interval < 0) return 0;
+  if (done >= last || config.interval < 0) return 0;
   if (config.every_minutes > 0) return last - done;
   if (config.interval == 0) return 1;
   return last / config.interval - done / config.interval + (last % config.interval == 0 ? 0 : 1);

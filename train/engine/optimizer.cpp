@@ -1,8 +1,5 @@
 #include "train/engine/optimizer.h"
 
-#include <algorithm>
-#include <string>
-
 #include "kernels/elementwise.h"
 #include "layers/model_parameters.h"
 #include "train/engine/offloaded_update.h"
@@ -22,13 +19,13 @@ Optimizer::Optimizer(Allocator& allocator, const OptimizerConfig& config, std::u
     if (static_cast<double>(slice.offset + slice.count()) <= here) host_begin_ = slice.offset + slice.count();
   }
   const std::int64_t on_host = elements() - host_begin_;
+  constexpr std::array names{"first moment", "second moment", "master weights"};
   for (std::size_t kind = 0; kind < here_.size(); ++kind) {
     if (kind == master && !has_masters_) continue;
-    std::string words = kind == master ? "master weights" : optimizer_state[kind];
-    std::replace(words.begin(), words.end(), '_', ' ');
     const DType dtype = kind == master ? DType::float32 : moments_;
-    if (host_begin_ > 0 || on_host == 0) here_[kind] = allocator.make(Tag::optimizer, words, dtype, {host_begin_});
-    if (on_host > 0) on_host_[kind] = allocator.host().make(Tag::optimizer, words, dtype, {on_host});
+    if (host_begin_ > 0 || on_host == 0)
+      here_[kind] = allocator.make(Tag::optimizer, names[kind], dtype, {host_begin_});
+    if (on_host > 0) on_host_[kind] = allocator.host().make(Tag::optimizer, names[kind], dtype, {on_host});
   }
   if (on_host > 0) offloaded_ = std::make_unique<OffloadedUpdate>(allocator, stream, has_masters_, moments_, on_host);
   for (const ParameterSlice& slice : slices()) {

@@ -225,6 +225,9 @@ std::vector<RankPlan> plan_ranks(const Config& config, const ParameterTable& tab
     std::vector<std::int64_t> kind{shard_tokens(config.mesh, longest_evaluation(purpose), ring_rank)};
     if (purpose.training) {
       kind.push_back(owned[rank]);
+      if (config.optimizer.host_share < 1) {  // of whole slices
+        for (const auto& own : owned_slices(table, Part::trainable, mesh.size(), rank)) kind.push_back(own.count());
+      }
       for (const Config& stage : stages) kind.push_back(shard_tokens(config.mesh, stage.training.seq_len, ring_rank));
     }
     if (config.training.shard != Shard::optimizer || config.optimizer.gradients == DType::bfloat16) {
