@@ -193,7 +193,7 @@ class Planned(unittest.TestCase):
                                           cwd=pages.ROOT, stdin=subprocess.DEVNULL, text=True, timeout=300)
         plans = re.findall(r"\nneeds ([\d.]+) GiB [^\n]*; needs ([\d.]+ \wiB) [^\n]*it fits.*?a step takes ([\d.]+) s:.*?"
                            r"\n([\d.e+]+) tokens/s; MFU ([\d.]+) %.*?; ([\d.]+) hours in total", printed, re.S)
-        fits, table = plans[:4], plans[4:]
+        fits, table = plans[:5], plans[5:]
         self.assertEqual([row[3:] for row in rows("docs/planning.md", "model, tokens per sequence")],
                          [[f"{memory} GiB", host, f"{float(step):,.0f} s", f"{mfu}%"]
                           for memory, host, step, _, mfu, _ in fits])

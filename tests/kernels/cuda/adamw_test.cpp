@@ -56,7 +56,7 @@ TEST_P(GpuAdamW, ManySlicesOverSteps) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Gradients, GpuAdamW, ::testing::Values(DType::float32, DType::bfloat16),
-                         [](const auto& info) { return name_of(info.param); });
+                         [](const auto& of_type) { return name_of(of_type.param); });
 
 // The terms are exact in float32, so moments differ from a CPU's only if they are rounded in another way.
 TEST_F(GpuAdamWTest, MomentsInBFloat16HaveTheBitsOfACpu) {
