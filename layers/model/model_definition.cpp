@@ -14,14 +14,14 @@ namespace {
 
 using Insertions = std::function<std::vector<LayerInsertion>(const ModelSpec& spec)>;
 
-ModelDefinition transformer_of(std::string name, const Insertions& layers) {
+ModelDefinition transformer_of(std::string name, Insertions layers) {
   ModelDefinition model;
   model.name = std::move(name);
   model.parameters = [layers](const ModelConfig& config, const std::vector<std::string>& trainable) {
     const ModelSpec spec = model_spec(config);
     return describe_parameters(spec, trainable, layers(spec)).table;
   };
-  model.make = [layers](const ModelContext& context) -> std::unique_ptr<Model> {
+  model.make = [layers = std::move(layers)](const ModelContext& context) -> std::unique_ptr<Model> {
     const ModelSpec spec = model_spec(context.config.model);
     return make_transformer(spec, context.shape, context.allocator, context.parameters, context.stream,
                             context.sequence_group, layers(spec));
