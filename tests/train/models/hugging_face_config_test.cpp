@@ -83,8 +83,10 @@ TEST(HuggingFaceConfigTest, FilesAreReadAsTheyWerePublished) {
   for (const auto& [name, known] : published.items()) {
     const json& keys = known.at("keys");
     const HuggingFaceConfig config = read(file(keys.at("model_type"), keys.dump().c_str()));
-    EXPECT_EQ(difference(read(file(keys.at("model_type"))).model, config.model), known.at("difference")) << name;
-    EXPECT_EQ(fmt::format("{}", fmt::join(config.logs, "; ")), known.at("log")) << name;
+    EXPECT_EQ(difference(read(file(keys.at("model_type"))).model, config.model),
+              known.at("difference").get<std::string>())
+        << name;
+    EXPECT_EQ(fmt::format("{}", fmt::join(config.logs, "; ")), known.at("log").get<std::string>()) << name;
   }
 }
 
