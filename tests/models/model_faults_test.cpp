@@ -27,7 +27,8 @@ class ModelFaults : public TrainTest {
  protected:
   /// Copies a folder with one file, after changing its tensors.
   std::string copy_of(const std::string& name, const std::function<void(Tensors&)>& change) const {
-    const std::string from = source_folder() + "/tests/models/folders/" + name, to = at("model");
+    const std::string from = source_folder() + "/tests/models/folders/" + name;
+    std::string to = at("model");
     fs::remove_all(to);
     fs::create_directory(to);
     fs::copy(from + "/config.json", to + "/config.json");

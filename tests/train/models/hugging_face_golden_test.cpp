@@ -60,7 +60,7 @@ void expect_gradients(const ModelConfig& model, const RunOptions& options, const
   const ModelSpec spec = model_spec(model);
   for (std::size_t id = 0; id < gradients.size(); ++id) {
     const Parameter& parameter = table.all()[id];
-    ASSERT_EQ(parameter.name, gradients[id]["name"]);
+    ASSERT_EQ(parameter.name, gradients[id]["name"].get<std::string>());
     const auto begin = result.gradients.begin() + parameter.offset;
     const std::vector<double> gradient(begin, begin + parameter.shape.numel());
     const auto layer = static_cast<std::size_t>(parameter.bucket - 1);  // of parameters in a layer
