@@ -97,7 +97,8 @@ TEST_P(HopperAttention, LargeScores) {
 TEST_P(HopperAttention, ANaNReachesTheLogsumexp) {
   Gpu gpu;
   Case c = whole("the first key is NaN", shape(1, 1, 1), 130);
-  c.planted = 0, c.planted_end = 1;
+  c.planted = 0;
+  c.planted_end = 1;
   for (const double lse : run(gpu, c, DType::bfloat16).lse) EXPECT_TRUE(std::isnan(lse));
 }
 
