@@ -67,17 +67,11 @@ void adamw_update(Stream& stream, std::span<const AdamWSlice> slices, const Adam
   for (const AdamWSlice& slice : slices) check_slice(slice);
   if (stream.on_cuda()) return cuda::adamw_update(stream, slices, hyper);
   for (const AdamWSlice& slice : slices) {
-    const auto run = [&]<class T, class M>() {
-      const bool narrow = slice.g.dtype == DType::bfloat16;
-      if constexpr (std::is_same_v<T, float>)
-        return (narrow ? update<T, M, BFloat16> : update<T, M, T>)(stream.pool(), slice, hyper);
-      update<T, M, T>(stream.pool(), slice, hyper);
-    };
-    if (slice.m.dtype == DType::bfloat16) {
-      run.operator()<float, BFloat16>();
-    } else {
-      dispatch_float(slice.w.dtype, [&]<class T>() { run.template operator()<T, T>(); });
-    }
+    dispatch_dtype(slice.m.dtype, [&]<class M, class T>() {
+      dispatch_dtype(slice.g.dtype, [&]<class G, class A>() {
+        if constexpr (std::is_same_v<A, T>) update<T, M, G>(stream.pool(), slice, hyper);
+      });
+    });
   }
 }
 

@@ -98,7 +98,9 @@ OffloadedBytes offloaded_bytes(const Config& config, const std::vector<RankPlan>
   if (config.training.offload == Offload::none) return {};
   const MemoryUse& host = plans.front().host;
   const auto layers = static_cast<double>(trained_parts(config.model, config.training).layers);
-  return {.of_a_layer = layers > 0 ? static_cast<double>(host[Tag::activations]) / layers : 0,
+  return {.of_a_layer = config.training.offloads(Offload::activations) && layers > 0
+                            ? static_cast<double>(host[Tag::activations]) / layers
+                            : 0,
           .of_update = 2 * static_cast<double>(host[Tag::optimizer])};
 }
 

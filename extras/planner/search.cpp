@@ -46,14 +46,11 @@ void add_ways(const Config& on_mesh, Candidates& found) {
     for (const auto& [offload, name] : offload_names) {
       if (offload != Offload::none && !cuda) continue;
       for (const Shard shard : all_shard_policies) {
-        // Equivalent, unless the weights that one rank holds are not those with which it computes.
-        if (single && shard != Shard::optimizer &&
-            (shard == Shard::gradients || config.training.dtype != DType::bfloat16))
-          continue;
+        config.training.offload = offload;
+        config.training.shard = shard;
+        if (single && shard != Shard::optimizer && !config.training.store_holds_masters()) continue;  // equivalent
         for (std::int64_t size = 1; size <= largest_micro_batch && sequences % size == 0; size *= 2) {
           config.training.recompute = recompute;
-          config.training.offload = offload;
-          config.training.shard = shard;
           config.training.micro_batch_size = size;
           found.push_back({{}, config});
         }

@@ -50,7 +50,7 @@ class StepSimulation {
     constexpr double block = 35e-9, part = 25e-9;                                                 // seconds of a core
     const bool all_documents = step.mean_document > 0 && config_.mesh.layout == Layout::striped;  // counted per pair
     const double documents = all_documents ? static_cast<double>(config_.training.seq_len) / step.mean_document : 1;
-    const double seconds = static_cast<double>(S_ * S_ * rings * std::min<std::int64_t>(micro_batches(), 2)) *
+    const double seconds = static_cast<double>(S_ * S_ * rings * std::min<std::int64_t>(config_.micro_batches(), 2)) *
                            (block + part * work().parts()) * std::max(1.0, documents);
     if (seconds > longest_simulation) {
       fail(ExitCode::usage,
@@ -61,9 +61,9 @@ class StepSimulation {
   }
 
   StepTimes run() {
-    if (micro_batches() > 1) {  // all but the last are the same
+    if (config_.micro_batches() > 1) {  // all but the last are the same
       micro_batch(/*last=*/false);
-      again({std::vector<double>(now_.clocks.size(), 0.0), {}}, static_cast<double>(micro_batches() - 2));
+      again({std::vector<double>(now_.clocks.size(), 0.0), {}}, static_cast<double>(config_.micro_batches() - 2));
     }
     micro_batch(/*last=*/true);
     finish();
@@ -77,9 +77,6 @@ class StepSimulation {
     RingWork work;
     RingTokens tokens;  // of the messages of a pass that keep a rank's link busy
   };
-  std::int64_t micro_batches() const {
-    return config_.training.global_batch_size / (config_.mesh.data * config_.training.micro_batch_size);
-  }
   /// Clocks and sums of what has been simulated.
   struct State {
     std::vector<double> clocks;  // [ring][rank]
@@ -328,8 +325,7 @@ class StepSimulation {
   double network_free_ = 0;  // in network time
   bool gathers_ = false;     // in the current forward or backward
   const bool narrow_gradients_ = config_.optimizer.gradients == DType::bfloat16;
-  const bool holds_masters_ = shards_weights() && config_.training.dtype == DType::bfloat16 &&
-                              !offloads_optimizer(config_.training.offload);  // in the store, not in the optimizer
+  const bool holds_masters_ = config_.training.store_holds_masters();
   double coming_ = 0;  // when the next bucket's weights have arrived, likewise
 };
 

@@ -78,12 +78,6 @@ enum class Offload { none, activations, optimizer, activations_and_optimizer };
 inline constexpr std::array offload_names{Named{Offload::none, "none"}, Named{Offload::activations, "activations"},
                                           Named{Offload::optimizer, "optimizer"},
                                           Named{Offload::activations_and_optimizer, "activations+optimizer"}};
-inline constexpr bool offloads_activations(Offload offload) {
-  return offload == Offload::activations || offload == Offload::activations_and_optimizer;
-}
-inline constexpr bool offloads_optimizer(Offload offload) {
-  return offload == Offload::optimizer || offload == Offload::activations_and_optimizer;
-}
 inline const char* name_of(Offload offload) {
   return name_in(offload_names, offload);
 }

@@ -65,6 +65,9 @@ struct Config {
   CheckpointConfig checkpoint;
   EvaluationConfig evaluation;
   MetricsConfig metrics;
+
+  /// Returns the micro-batches of a data rank in a step.
+  std::int64_t micro_batches() const { return training.global_batch_size / (mesh.data * training.micro_batch_size); }
 };
 
 }  // namespace ringtrain

@@ -122,7 +122,7 @@ void check_optimizer(const Config& config, ConfigProblems& problems) {
     if (dtype != DType::bfloat16 || config.training.dtype != DType::float64) continue;
     problems.add(key, "bfloat16 does not work with training.dtype float64; leave this key out");
   }
-  if (optimizer.host_share != 1 && !offloads_optimizer(config.training.offload)) {
+  if (optimizer.host_share != 1 && !config.training.offloads(Offload::optimizer)) {
     problems.add("optimizer.host_share", "training.offload is {}; set it to optimizer, or leave this key out",
                  name_of(config.training.offload));
   }

@@ -47,6 +47,13 @@ struct TrainingConfig {
   OnNonfinite on_nonfinite = OnNonfinite::stop;
   std::int64_t max_skipped_steps = 5;  // in a row
   AuditConfig audit;
+
+  /// Returns whether activations, or the optimizer's state, are offloaded.
+  bool offloads(Offload what) const { return offload == what || offload == Offload::activations_and_optimizer; }
+  /// Returns whether the store holds the float32 weights of a bfloat16 model, instead of the optimizer.
+  bool store_holds_masters() const {
+    return shard == Shard::weights && dtype == DType::bfloat16 && !offloads(Offload::optimizer);
+  }
 };
 
 }  // namespace ringtrain

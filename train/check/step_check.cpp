@@ -262,8 +262,7 @@ class StepCheck {
 
   /// Returns how often the run rounds its sums of gradients to bfloat16: after each micro-batch, or never.
   std::int64_t roundings_of_a_sum() const {
-    if (run_.config.optimizer.gradients != DType::bfloat16) return 0;
-    return run_.config.training.global_batch_size / (run_.config.mesh.data * run_.config.training.micro_batch_size);
+    return run_.config.optimizer.gradients == DType::bfloat16 ? run_.config.micro_batches() : 0;
   }
 
   /// Returns whether a gradient is zero in theory: that of A whose B is all zeros, and those of queries and keys if

@@ -30,7 +30,7 @@ std::int64_t most_tokens(const Config& config, int ring_rank, std::int64_t micro
   std::int64_t most = 0;
   for (const Config& stage : configs_of_stages(config)) {
     const TrainingConfig& training = stage.training;
-    if (training.global_batch_size / (config.mesh.data * training.micro_batch_size) < micro_batches) continue;
+    if (stage.micro_batches() < micro_batches) continue;
     most = std::max(most, shard_tokens(config.mesh, training.seq_len, ring_rank));
   }
   return most;
@@ -40,7 +40,7 @@ std::int64_t most_tokens(const Config& config, int ring_rank, std::int64_t micro
 std::int64_t most_micro_batches(const Config& config) {
   std::int64_t most = 1;
   for (const Config& stage : configs_of_stages(config)) {
-    most = std::max(most, stage.training.global_batch_size / (config.mesh.data * config.training.micro_batch_size));
+    most = std::max(most, stage.micro_batches());
   }
   return most;
 }
@@ -65,7 +65,7 @@ ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose,
   shape.max_evaluation_ring_tokens = shard_tokens(config.mesh, longest, 0);
   shape.dtype = training.dtype;
   shape.recompute = training.recompute;
-  shape.offload = offloads_activations(training.offload);
+  shape.offload = training.offloads(Offload::activations);
   shape.feedforward_chunk = training.feedforward_chunk;
   shape.loss_chunk = training.loss_chunk;
   shape.deterministic = training.deterministic;
@@ -122,8 +122,7 @@ RankState::RankState(const Config& config, const ParameterTable& table, const Ra
                   .ranks = mesh.size(),
                   .rank = rank,
                   .order = sum_order(config, world ? gpus != nullptr : nccl_is_planned(config.mesh, device)),
-                  .master_weights = purpose.training && !offloads_optimizer(config.training.offload) &&
-                                    config.training.dtype == DType::bfloat16,
+                  .master_weights = purpose.training && config.training.store_holds_masters(),
                   .narrow_gradients = config.optimizer.gradients == DType::bfloat16},
                  gpus ? gpus.get() : world),
       shape(execution_shape(config, purpose, shard.ring_rank)),
@@ -167,7 +166,7 @@ void RankState::make_training(const Config& config) {
   step_sums = allocator.host().make(Tag::workspace, "loss and gradient norm", DType::float64, {2});
   optimizer =
       std::make_unique<Optimizer>(allocator, config.optimizer, config.training.seed, parameters, stream,
-                                  offloads_optimizer(config.training.offload) ? config.optimizer.host_share : 0);
+                                  config.training.offloads(Offload::optimizer) ? config.optimizer.host_share : 0);
 }
 
 void RankState::make_snapshot(const Config& config) {

@@ -43,7 +43,7 @@ Sample RunSteps::sample(std::int64_t step, std::int64_t i) const {
 }
 
 std::int64_t RunSteps::micro_batches(std::int64_t step) const {
-  return at(step).training.global_batch_size / (config.mesh.data * config.training.micro_batch_size);
+  return at(step).micro_batches();
 }
 
 std::int64_t RunSteps::sequence_in_step(std::int64_t step, int data_rank, std::int64_t micro) const {
