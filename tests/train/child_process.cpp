@@ -103,7 +103,9 @@ ChildResult Child::wait() {
   result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
   result.out = content_of(folder_ + "/stdout.txt");
   result.err = content_of(folder_ + "/stderr.txt");
+#ifndef RINGTRAIN_SANITIZED
   result.peak_resident_bytes = static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+#endif
   return result;
 }
 

@@ -16,7 +16,7 @@ namespace ringtrain::testing {
 struct ChildResult {
   int code = -1;  // exit code; 256 + signal if a signal ended it
   std::string out, err;
-  std::int64_t peak_resident_bytes = 0;  // of the program itself
+  std::int64_t peak_resident_bytes = 0;  // of the program itself; 0 with sanitizers, which add their own
 };
 
 class Child {

@@ -23,6 +23,7 @@ class CheckTest : public TextTest {
   /// Expects the program, with ranks that are processes, to find a run correct.
   void expect_right_by_processes(const Config& config) const {
     write_config(config);
+    ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // for the children: MPI libraries keep memory
     const std::string ranks = std::to_string(config.mesh.data * config.mesh.sequence);
     const ChildResult result =
         run_child(source_folder() + "/scripts/launch",
