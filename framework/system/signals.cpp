@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <thread>
 #include <vector>
 
 #include "framework/error.h"
@@ -58,10 +59,10 @@ struct KeptNotice {
   FixedText<200> program, first, second;
   bool saved = false, on_terminal = false;
 };
-// One is printed while the other is filled. At worst, a handler that is delayed while two are filled prints a mixed
-// text.
+// One is printed while the other is filled, after all handlers that may read it have copied it.
 std::array<KeptNotice, 2> notices;
 std::atomic<const KeptNotice*> notice_to_print{nullptr};
+std::atomic<int> copying{0};  // handlers
 
 /// Writes "train: SIGINT: TEXT"; on a terminal in a line of its own, wherever the cursor is.
 void tell(const KeptNotice& notice, int signal, std::string_view text, std::string_view ending) {
@@ -75,18 +76,19 @@ void tell(const KeptNotice& notice, int signal, std::string_view text, std::stri
 
 extern "C" void on_signal(int signal) {
   const bool insists = signal == SIGINT || signal == SIGTERM;
-  const KeptNotice* const notice = notice_to_print.load();
+  ++copying;
+  const KeptNotice* const current = notice_to_print.load();
+  const KeptNotice notice = current != nullptr ? *current : KeptNotice{};
+  --copying;
   if (insists && insisted.exchange(true)) {
     remove_unfinished();
-    if (notice) tell(*notice, signal, notice->second.view(), "");
-    _exit(notice && notice->saved ? 128 + signal : static_cast<int>(ExitCode::unsaved));
+    tell(notice, signal, notice.second.view(), "");
+    _exit(notice.saved ? 128 + signal : static_cast<int>(ExitCode::unsaved));
   }
   int none = 0;
   if (!requested.compare_exchange_strong(none, signal) && !insists) return;
-  if (notice) {
-    tell(*notice, signal, notice->first.view(),
-         insists ? "; press Ctrl-C or send SIGTERM again to end without saving" : "");
-  }
+  tell(notice, signal, notice.first.view(),
+       insists ? "; press Ctrl-C or send SIGTERM again to end without saving" : "");
 }
 
 std::atomic<bool> guarded{false};  // there has been a guard: its run has ended or will end
@@ -132,6 +134,7 @@ void throw_if_signalled() {
 
 void announce_signals(const SignalNotice& notice) {
   KeptNotice& spare = notice_to_print.load() == notices.data() ? notices[1] : notices[0];
+  while (copying != 0) std::this_thread::yield();
   spare = {};
   spare.program += notice.program;
   spare.first += notice.first;
