@@ -62,7 +62,7 @@ struct KeptNotice {
 // One is printed while the other is filled, after all handlers that may read it have copied it.
 std::array<KeptNotice, 2> notices;
 std::atomic<const KeptNotice*> notice_to_print{nullptr};
-std::atomic<int> copying{0};  // handlers
+std::atomic<int> copying{0};  // handlers that copy a notice now
 
 /// Writes "train: SIGINT: TEXT"; on a terminal in a line of its own, wherever the cursor is.
 void tell(const KeptNotice& notice, int signal, std::string_view text, std::string_view ending) {
