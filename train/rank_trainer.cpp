@@ -207,12 +207,7 @@ void RankTrainer::load() {
     trace_step(run_.start.step + 1);
     const Span span(state_.stream.trace(), "weights");
     const RunStart& start = run_.start;
-    if (start.source) {
-      load_weights(state_, *start.source, run_.config.training.seed);
-    } else {
-      state_.model->initialize(run_.config.training.seed);
-      state_.optimizer->initialize_weights(run_.config.training.seed);
-    }
+    load_weights(state_, start.source.get(), run_.config.training.seed);
     if (start.source && start.source->checkpoint && start.step > 0) {
       load_optimizer_state(state_, *start.source->checkpoint);
     } else {

@@ -21,7 +21,7 @@ int main(int argc, char** argv) try {
     ThreadPool pool(1);
     RankState state(run.config, run.table, {.evaluation_lengths = {16}}, 0, Device::cpu(), pool, &world, nullptr,
                     run.model);
-    state.model->initialize(/*seed=*/1);
+    initialize_weights(state.stream, state.parameters, /*seed=*/1);
     StepResult step;
     step.step = 1;
     const double targets =

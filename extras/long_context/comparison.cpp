@@ -86,7 +86,7 @@ class Comparison : public TargetScorer {
         other_nll_(other_.evaluation_nll.view().numel()),
         divergence_(other_nll_.size()),
         sums_(std::ssize(lengths_) * blocks_ * columns_ * values, 0.0) {
-    load_weights(other_, other.source);
+    load_weights(other_, &other.source);
   }
 
   /// Runs state.batch through both models. nll receives the checkpoint's.

@@ -25,8 +25,6 @@ class Model {
   /// Makes rotary positions use these ropes from the next batch on: a stage of a run may change them. No communication.
   /// ropes: as many as the config's spec has; a model without rotary positions ignores them.
   virtual void set_ropes(std::span<const RopeSpec> ropes) = 0;
-  /// Sets all weights from (seed, parameter, element): the same on every mesh (initialize_weights does this).
-  virtual void initialize(std::uint64_t seed) = 0;
   /// Runs forward and backward of one micro-batch: adds the gradients of sum(weight * nll) / denominator to the
   /// parameters' gradients, and this rank's sum(weight * nll) to the sum that take_loss_sum() returns. May communicate:
   /// all ranks make the same calls. denominator: the sum of weights over dp x sp x accumulation. last: whether this is

@@ -89,8 +89,6 @@ class Transformer final : public Model {
 
   void set_ropes(std::span<const RopeSpec> ropes) override { batch_.set_ropes(ropes); }
 
-  void initialize(std::uint64_t seed) override { initialize_weights(stream_, parameters_, seed); }
-
   void train_step(const Batch& batch, double denominator, bool last) override {
     if (!parameters_.has_gradients()) {
       fail(ExitCode::usage, "Transformer::train_step: the store was made without StoreOptions::gradients");

@@ -184,7 +184,7 @@ TEST(Lora, ANewModelIsItsBaseToTheBit) {
   std::vector<double> normed;  // squares of A's elements over the variance of their distribution
   for (const ModelConfig& model : {base, config}) {
     on_ring(model, {}, sequences, [&](RankModel& rank) {
-      rank.model.initialize(7);
+      initialize_weights(rank.stream, rank.parameters, 7);
       rank.train(sequences, 3.0);
       const double own = rank.model.take_loss_sum();
       if (!model.lora.on()) loss = own;

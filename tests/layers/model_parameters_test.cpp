@@ -88,7 +88,7 @@ TEST(ModelParameters, InitialWeightsAreThoseOfTheTableAndTheSameOnEveryRank) {
   on_ring(config, {.ranks = 3}, sequences, [&](RankModel& rank) {
     const TensorView all = flat_weights(rank.parameters);
     for (std::int64_t i = 0; i < all.numel(); ++i) set_element(all, i, -9.0);  // new memory may contain anything
-    rank.model.initialize(77);
+    initialize_weights(rank.stream, rank.parameters, 77);
     weights[rank.sequence_group.rank()] = elements(flat_weights(rank.parameters));
   });
   EXPECT_EQ(weights[0], weights[1]);
@@ -125,9 +125,9 @@ TEST(ModelParameters, EveryParameterHasItsOwnRandomNumbers) {
   const Sequences sequences = random_sequences(config, 1, 6, false, 1);
   std::vector<double> weights, others;
   on_ring(config, {}, sequences, [&](RankModel& rank) {
-    rank.model.initialize(77);
+    initialize_weights(rank.stream, rank.parameters, 77);
     weights = elements(flat_weights(rank.parameters));
-    rank.model.initialize(78);
+    initialize_weights(rank.stream, rank.parameters, 78);
     others = elements(flat_weights(rank.parameters));
   });
   std::map<double, std::string> seen;

@@ -77,7 +77,7 @@ TEST_F(Grace, AnEvaluationBrokenOffLeavesNothingOfItself) {
   const EvaluationRequest request{{16, 32}, 8, 9};  // uneven over the data ranks
   const EvaluationTargets targets = choose_targets(*file, request);
   on_ranks(settings, request.context_lengths, [&](RankState& state) {
-    state.model->initialize(3);
+    initialize_weights(state.stream, state.parameters, 3);
     const auto evaluate = [&](int looks) {
       return evaluate_targets(state, *file, targets, nullptr, [&] { return --looks < 0; });
     };

@@ -166,7 +166,7 @@ TEST_F(OwnModel, Generates) {
     ThreadPool pool(1);
     RankState state(config, table, {.training = false, .evaluation_lengths = {17}}, 0, Device::cpu(), pool, &world,
                     nullptr, own);
-    load_weights(state, source);
+    load_weights(state, &source);
     std::vector<std::vector<double>> nll;  // of each token after each prefix
     for (std::int32_t token = 0; token < 23; ++token) {
       load_sequence(state.batch, tokens, state.shard);

@@ -138,7 +138,7 @@ TEST_F(Sharding, EvaluatesAndGeneratesTheSame) {
     launch_threads({3, 60}, [&](Communicator& world) {
       ThreadPool pool(1);
       RankState rank(config, table, purpose, world.rank(), Device::cpu(), pool, &world);
-      rank.model->initialize(3);
+      initialize_weights(rank.stream, rank.parameters, 3);
       generate(rank, request, [&](std::int32_t token) {
         text.push_back(token);
         return true;

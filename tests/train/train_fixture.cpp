@@ -1,4 +1,5 @@
 // What the tests of runs share (train_fixture.h): token files, the tiny config, runs, and their outputs.
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -223,6 +224,15 @@ void TrainTest::expect_planned_peaks(const std::string& output, const Config& co
     }
   }
   EXPECT_EQ(peaks.size(), ranks);
+}
+
+void negate_query_row(RankState& state, bool here) {
+  const std::vector<Parameter>& all = state.parameters.table().all();
+  const auto query = std::ranges::find(all, "model.layers.1.self_attn.q_proj.weight", &Parameter::name);
+  const WeightsGuard weights(state.parameters, query->bucket);
+  if (!here) return;
+  const TensorView row = state.parameters.weight(static_cast<int>(query - all.begin())).rows(5, 6);
+  for (std::int64_t i = 0; i < row.numel(); ++i) row.as<double>()[i] = -row.as<double>()[i];
 }
 
 std::vector<std::string> joined(std::vector<std::string> one, const std::vector<std::string>& other) {

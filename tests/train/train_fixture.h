@@ -141,6 +141,9 @@ class SplitTextTest : public TextTest {
 
 /// A log that discards its lines.
 inline void quiet(const std::string& /*line*/) {}
+/// Negates row 5 of the second layer's query projection on this rank, or does nothing: a fault that no dump can notice,
+/// as if that product were computed incorrectly. Communicates: all ranks make this call.
+void negate_query_row(RankState& state, bool here);
 /// Returns the settings or arguments of the first list, followed by those of the other.
 std::vector<std::string> joined(std::vector<std::string> one, const std::vector<std::string>& other);
 /// Returns the settings of a mesh.

@@ -1,7 +1,6 @@
 #include "train/engine/optimizer.h"
 
 #include "kernels/elementwise.h"
-#include "layers/model_parameters.h"
 #include "train/engine/offloaded_update.h"
 
 namespace ringtrain {
@@ -51,13 +50,6 @@ std::int64_t Optimizer::elements() const {
 void Optimizer::reset() {
   for (const ParameterSlice& slice : slices()) {
     for (std::size_t i = 0; i < optimizer_state.size(); ++i) fill(*stream_, state(i, slice), 0);
-  }
-}
-
-void Optimizer::initialize_weights(std::uint64_t seed) {
-  if (!has_master_weights()) return;
-  for (const ParameterSlice& slice : slices()) {
-    initialize_parameter(*stream_, parameters_->table()[slice.parameter], seed, slice.begin, weights(slice));
   }
 }
 

@@ -34,8 +34,6 @@ class Optimizer {
 
   /// Sets all state to zero, as before the first step.
   void reset();
-  /// Sets weights() to those of a new model, not rounded. Does nothing if they are the model's own.
-  void initialize_weights(std::uint64_t seed);
   /// Writes the sum of squares of the gradients of this rank's slices into sum: float64 [1] on the host, valid when the
   /// stream has reached this point. The sum over ranks is the square of the global norm, counting every parameter once.
   void sum_of_squares(const TensorView& sum);

@@ -251,7 +251,7 @@ EvaluationSummary evaluate_checkpoint(const EvaluationOptions& options, Launcher
     require_carrier(config.mesh, world, device, launcher);
     RankState state(config, prepared.table, prepared.purpose, world.rank(), device, pool, &world, nullptr,
                     options.model);
-    load_weights(state, prepared.source);
+    load_weights(state, &prepared.source);
     std::vector<TokenScore> scores;
     EvaluationSummary result = evaluate_on(state, options, prepared, per_token ? &scores : nullptr);
     abort_on_error(world, [&] { state.close(); });

@@ -280,7 +280,7 @@ GenerationSummary generate_from_checkpoint(const GenerationOptions& options, Lau
     const Device device = device_of(config.training, world.rank(), here);
     require_carrier(config.mesh, world, device, launcher);
     RankState state(config, table, purpose, world.rank(), device, pool, &world, nullptr, options.model);
-    load_weights(state, source);
+    load_weights(state, &source);
     abort_on_error(world, [&] {
       const GenerationRates rates = generate(state, request, [&](std::int32_t token) { return printer.add(token); });
       if (world.rank() == 0) summary.rates = rates;

@@ -5,6 +5,7 @@
 
 #include "framework/error.h"
 #include "framework/profile/progress.h"
+#include "kernels/elementwise.h"
 #include "layers/model_parameters.h"
 #include "train/engine/finite.h"
 
@@ -25,19 +26,21 @@ void require_finite(const TensorView& values, const Parameter& parameter, std::i
 
 class Loader {
  public:
-  /// elements: the total number to read.
-  Loader(RankState& state, const ModelSource& source, std::uint64_t seed, std::int64_t elements)
-      : state_(state), source_(source), seed_(seed), read_(source.open_weights()) {
+  /// elements: the total number to set.
+  Loader(RankState& state, const ModelSource* source, std::uint64_t seed, std::int64_t elements)
+      : state_(state), source_(source), seed_(seed) {
+    if (source != nullptr) read_ = source->open_weights();
     if (state.rank == 0 && elements >= large_load) progress_ = std::make_unique<Progress>("load", elements);
   }
 
-  /// Reads elements [begin, begin + target.numel()) of a tensor into host or device memory, rounded if the target is
-  /// bfloat16: those of the source, or initial ones for an adapter that the source does not have.
-  void load(const Parameter& parameter, std::int64_t begin, const TensorView& target) {
-    if (parameter.adapter && !source_.model.lora.on()) {
-      initialize_parameter(state_.stream, parameter, seed_, begin, target);
+  /// Sets a slice in host or device memory, rounded if the target is bfloat16: to the source's weights, or to initial
+  /// ones if the source does not have this parameter.
+  void load(const ParameterSlice& slice, const TensorView& target) {
+    const Parameter& parameter = state_.parameters.table()[slice.parameter];
+    if (source_ == nullptr || (parameter.adapter && !source_->model.lora.on())) {
+      initialize_parameter(state_.stream, parameter, seed_, slice.begin, target);
     } else {
-      read(parameter, begin, target);
+      read(parameter, slice.begin, target);
     }
     done_ += target.numel();
     if (progress_) progress_->update(done_, "", static_cast<double>(done_), "parameters");
@@ -52,13 +55,13 @@ class Loader {
       const TensorView part = target.flat(from - begin, to - begin);
       const TensorView values = staged ? state_.staging.view().prefix({to - from}) : part;
       read_(parameter, from, values);
-      require_finite(values, parameter, from, source_.path);
+      require_finite(values, parameter, from, source_->path);
       if (staged) state_.copy_staged(part, values);
     }
   }
 
   RankState& state_;
-  const ModelSource& source_;
+  const ModelSource* source_;
   std::uint64_t seed_;
   WeightReader read_;
   std::unique_ptr<Progress> progress_;
@@ -67,24 +70,31 @@ class Loader {
 
 }  // namespace
 
-void load_weights(RankState& state, const ModelSource& source, std::uint64_t seed) {
-  const ParameterTable& table = state.parameters.table();
-  const std::vector<ParameterSlice> held = state.parameters.held();
-  std::vector<ParameterSlice> master;  // empty: the model computes directly with the updated weights
-  if (state.optimizer && state.optimizer->has_master_weights()) master = state.optimizer->slices();
+void load_weights(RankState& state, const ModelSource* source, std::uint64_t seed) {
+  ParameterStore& parameters = state.parameters;
+  Optimizer* const optimizer = state.optimizer.get();
+  std::vector<ParameterSlice> updated, held = parameters.held();
+  if (optimizer != nullptr) {
+    updated = optimizer->slices();
+    std::erase_if(held, [&](const ParameterSlice& slice) {
+      return parameters.table()[slice.parameter].part == Part::trainable;
+    });
+  }
   std::int64_t elements = 0;
-  for (const auto& slices : {master, held}) {
+  for (const auto& slices : {updated, held}) {
     for (const ParameterSlice& slice : slices) elements += slice.count();
   }
   Loader loader(state, source, seed, elements);
-  for (const ParameterSlice& slice : master) {
-    loader.load(table[slice.parameter], slice.begin, state.optimizer->weights(slice));
-  }
   // All threads touch all memory before anything is read: page faults between reads cost three times as much.
-  state.parameters.clear_weights();
-  for (const ParameterSlice& slice : held) {
-    loader.load(table[slice.parameter], slice.begin, state.parameters.weights(slice));
+  parameters.clear_weights();
+  for (const ParameterSlice& slice : updated) {
+    loader.load(slice, optimizer->weights(slice));
+    if (optimizer->has_master_weights()) {
+      convert(state.stream, parameters.weights(slice), optimizer->weights(slice));
+    }
   }
+  for (const ParameterSlice& slice : held) loader.load(slice, parameters.weights(slice));
+  if (optimizer != nullptr) parameters.weights_changed();
 }
 
 }  // namespace ringtrain

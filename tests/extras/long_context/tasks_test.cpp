@@ -142,7 +142,7 @@ class TasksTest : public TrainTest {
   }
   static void on_random(const Config& config, const std::function<void(RankState&)>& body) {
     on_ranks(config, {1300}, [&](RankState& state) {
-      state.model->initialize(5);
+      initialize_weights(state.stream, state.parameters, 5);
       body(state);
     });
   }

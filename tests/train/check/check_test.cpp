@@ -281,18 +281,10 @@ TEST_F(CheckedRun, WithGradientsThatMustBeZeroIsRight) {
 }
 
 TEST_F(CheckedRun, NamesTheFaultItsRankAndBothValues) {
-  // One micro-batch per rank, so that the hook runs once. It flips the sign of row 5 of a weight without the dump
-  // noticing.
+  // One micro-batch per rank, so that the hook runs once.
   const TrainOptions options = run_of(ring({"training.global_batch_size=1"}));
   ringtrain::Run run = prepare_run(options, quiet);
-  run.before_forward = [](RankState& state, std::int64_t) {
-    const ParameterTable& table = state.parameters.table();
-    for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
-      if (table[id].name != "model.layers.1.self_attn.q_proj.weight" || state.rank != 2) continue;
-      const TensorView row = state.parameters.weight(id).rows(5, 6);
-      for (std::int64_t i = 0; i < row.numel(); ++i) row.as<double>()[i] = -row.as<double>()[i];
-    }
-  };
+  run.before_forward = [](RankState& state, std::int64_t) { negate_query_row(state, state.rank == 2); };
   Launcher threads;
   CheckReport report;
   const StepResult result = dumped_step(run, quiet, threads);
@@ -444,6 +436,7 @@ TEST_F(CheckedRun, OfTheProgramThatIsWrongEndsWith5AndSaysSoInJson) {
   options.output = at("base");
   ringtrain::Run run = prepare_run(options, quiet);
   run.before_forward = [](RankState& state, std::int64_t) {
+    const WeightsGuard weights(state.parameters, 0);
     const TensorView embedding = state.parameters.weight(0);
     for (std::int64_t i = 0; i < embedding.numel(); ++i) embedding.as<double>()[i] *= 3e39;
   };

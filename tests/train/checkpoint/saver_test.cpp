@@ -71,7 +71,8 @@ TEST_F(Saver, AnotherMeshReadsTheVeryBits) {
       ThreadPool pool(1);
       RankState rank(other, table, training_purpose(other), world.rank(), Device::cpu(), pool, &world);
       const Checkpoint opened = open_checkpoint(checkpoint("run", 8));
-      load_weights(rank, model_of(opened));
+      const ModelSource source = model_of(opened);
+      load_weights(rank, &source);
       load_optimizer_state(rank, opened);
       CopyStream copies;
       copies.set_stream(rank.stream);

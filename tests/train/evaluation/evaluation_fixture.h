@@ -37,7 +37,7 @@ inline void on_model(const std::string& run, std::int64_t longest, const std::fu
   config.mesh.threads_per_rank = 1;
   config.training.loss_chunk = longest;
   on_ranks(config, {longest}, [&](RankState& state) {
-    load_weights(state, source);
+    load_weights(state, &source);
     body(state);
   });
 }
@@ -62,7 +62,7 @@ class EvaluationTest : public TrainTest {
     }
     return results[0];
   }
-  static void initialize(RankState& state) { state.model->initialize(3); }
+  static void initialize(RankState& state) { initialize_weights(state.stream, state.parameters, 3); }
   /// Expects a model's evaluation on these meshes to equal that on one rank.
   void expect_equal_on(const std::vector<std::tuple<int, int, const char*>>& meshes, const TokenFile& file,
                        const EvaluationRequest& request) {

@@ -89,7 +89,7 @@ TEST_F(EvaluationTest, AUniformModelHasThePerplexityOfItsVocabulary) {
 /// Sets the weights at random, with the two projections that add to the residual stream at zero: a model that sees only
 /// its own token.
 void forget_context(RankState& state) {
-  state.model->initialize(3);
+  initialize_weights(state.stream, state.parameters, 3);
   const auto& all = state.parameters.table().all();
   for (std::size_t id = 0; id < all.size(); ++id) {
     if (all[id].name.ends_with("o_proj.weight") || all[id].name.ends_with("down_proj.weight")) {

@@ -41,7 +41,7 @@ class GenerationTest : public TrainTest {
   }
   /// Gives a rank a random model with nonzero adapters.
   static void initialize(RankState& state) {
-    state.model->initialize(3);
+    initialize_weights(state.stream, state.parameters, 3);
     const ParameterTable& table = state.parameters.table();
     for (int id = 0; id < static_cast<int>(table.all().size()); ++id) {
       Parameter parameter = table[id];
