@@ -13,7 +13,7 @@ namespace ringtrain {
 
 namespace {
 
-constexpr std::int64_t large_load = 50'000'000;  // parameters: reading them may take seconds
+constexpr std::int64_t large_load = 50'000'000;  // parameters: reading or drawing them may take seconds
 
 /// Throws if a slice holds NaN or infinity: every result of a model with it would be NaN or infinite too.
 void require_finite(const TensorView& values, const Parameter& parameter, std::int64_t begin, const std::string& path) {
@@ -30,7 +30,9 @@ class Loader {
   Loader(RankState& state, const ModelSource* source, std::uint64_t seed, std::int64_t elements)
       : state_(state), source_(source), seed_(seed) {
     if (source != nullptr) read_ = source->open_weights();
-    if (state.rank == 0 && elements >= large_load) progress_ = std::make_unique<Progress>("load", elements);
+    if (state.rank == 0 && elements >= large_load) {
+      progress_ = std::make_unique<Progress>(source != nullptr ? "load" : "initialize", elements);
+    }
   }
 
   /// Sets a slice in host or device memory, rounded if the target is bfloat16: to the source's weights, or to initial
@@ -76,9 +78,8 @@ void load_weights(RankState& state, const ModelSource* source, std::uint64_t see
   std::vector<ParameterSlice> updated, held = parameters.held();
   if (optimizer != nullptr) {
     updated = optimizer->slices();
-    std::erase_if(held, [&](const ParameterSlice& slice) {
-      return parameters.table()[slice.parameter].part == Part::trainable;
-    });
+    const auto trained = [&](const ParameterSlice& slice) { return parameters.trains(slice.parameter); };
+    std::erase_if(held, trained);
   }
   std::int64_t elements = 0;
   for (const auto& slices : {updated, held}) {
