@@ -150,34 +150,54 @@ struct Backward {
   float offset;  // of w
 };
 
+/// What backward reads of a row.
+template <class T, bool layer, int W, int P>
+struct BackwardRow {
+  RowPart<T, W, P> x, dy;
+  float rstd, mean;
+
+  __device__ __forceinline__ void read(const Backward<T>& call, std::int64_t t, int packs) {
+    x.read(call.x + t * call.C, packs);
+    dy.read(call.dy + t * call.C, packs);
+    rstd = call.rstd[t];
+    mean = layer ? call.mean[t] : 0.0f;
+  }
+};
+
 /// The most threads of a block: each keeps the sums of W columns, or of two or four times as many.
 template <int W>
 constexpr int max_backward_threads = 2048 / W;
 constexpr std::int64_t max_backward_columns = 8192;
+/// The blocks that a multiprocessor runs at a time, limited by registers.
+template <bool layer, int W, int P>
+constexpr int backward_blocks = P*(8 / W) > 2                ? 1
+                                : P == 1 && W == 8 && !layer ? 3
+                                                             : 2;
 
 /// Computes dx of the rows of one chunk per group, and partial[2, chunks, C], the chunk's sums of dw and db. With n =
 /// (x - mean) rstd, the normalized row, and g = dy w: dx = rstd (g - mean(g) - n mean(g n)), dw = sum of dy n, db = sum
 /// of dy; RMSNorm has no means.
 template <class T, bool layer, int W, int P>
-__global__ void __launch_bounds__(max_backward_threads<W>, P > 1 ? 1 : (W == 8 && !layer ? 3 : 2))
+__global__ void __launch_bounds__(max_backward_threads<W>, backward_blocks<layer, W, P>)
     backward_kernel(const Backward<T> call, float* const partial, const std::int64_t tokens, const unsigned chunks) {
   const std::int64_t group = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   const std::int64_t begin = group * tokens, end = min(call.T_, begin + tokens);
   const int packs = static_cast<int>(call.C / W);
   const auto width = static_cast<float>(call.C);
-  RowPart<T, W, P> x, dy, w;
+  RowPart<T, W, P> w;
+  BackwardRow<T, layer, W, P> row, next;
   Pack<float, W> dw[P]{}, db[P]{};
   w.read(call.w, packs);
+  if (begin < end) next.read(call, begin, packs);
   for (std::int64_t t = begin; t < end; ++t) {
-    x.read(call.x + t * call.C, packs);
-    dy.read(call.dy + t * call.C, packs);
-    const float rstd = call.rstd[t], mean = layer ? call.mean[t] : 0.0f;
+    row = next;
+    if (t + 1 < end) next.read(call, t + 1, packs);  // arrives while this row is computed
     float sums[layer ? 2 : 1] = {};
     for_packs<P>(packs, [&](int j, int pack) {
-      const Pack<float, W> xs = x.values(j, pack), dys = dy.values(j, pack), ws = w.values(j, pack);
+      const Pack<float, W> xs = row.x.values(j, pack), dys = row.dy.values(j, pack), ws = w.values(j, pack);
 #pragma unroll
       for (int i = 0; i < W; ++i) {
-        const float n = (xs.at[i] - mean) * rstd, g = dys.at[i] * (call.offset + ws.at[i]);
+        const float n = (xs.at[i] - row.mean) * row.rstd, g = dys.at[i] * (call.offset + ws.at[i]);
         sums[0] += g * n;
         if constexpr (layer) sums[1] += g;
         dw[j].at[i] += dys.at[i] * n;
@@ -187,14 +207,14 @@ __global__ void __launch_bounds__(max_backward_threads<W>, P > 1 ? 1 : (W == 8 &
     group_sums(sums, static_cast<int>(t & 1));
     const float slope = sums[0] / width, offset = layer ? sums[layer ? 1 : 0] / width : 0.0f;
     for_packs<P>(packs, [&](int j, int pack) {
-      const Pack<float, W> xs = x.values(j, pack), dys = dy.values(j, pack), ws = w.values(j, pack);
+      const Pack<float, W> xs = row.x.values(j, pack), dys = row.dy.values(j, pack), ws = w.values(j, pack);
       T* const to = call.dx + t * call.C + pack * W;
       Pack<float, W> dx{};
       if (call.accumulate) dx = widened(load<W>(to));
 #pragma unroll
       for (int i = 0; i < W; ++i) {
-        const float n = (xs.at[i] - mean) * rstd, g = dys.at[i] * (call.offset + ws.at[i]);
-        dx.at[i] += rstd * (g - offset - n * slope);
+        const float n = (xs.at[i] - row.mean) * row.rstd, g = dys.at[i] * (call.offset + ws.at[i]);
+        dx.at[i] += row.rstd * (g - offset - n * slope);
       }
       store(to, rounded<T>(dx));
     });
@@ -245,7 +265,8 @@ template <class T, bool layer, int P>
 void launch_backward(Context& context, const Backward<T>& call) {
   constexpr int W = pack_width<T>;
   const dim3 block = groups_for(call.C / W, P);
-  const TokenChunks chunks = chunks_of(call.T_, call.C, layer ? 2 : 1, 512 * std::int64_t{block.y});
+  constexpr std::int64_t blocks = 128 * backward_blocks<layer, W, P>;  // an H100 runs them all at once
+  const TokenChunks chunks = chunks_of(call.T_, call.C, layer ? 2 : 1, blocks * block.y);
   auto* const partial = static_cast<float*>(context.partial_sums());
   launch<backward_kernel<T, layer, W, P>>(context, blocks_for(chunks.count, block.y), block, 0, call, partial,
                                           chunks.tokens, chunks.count);
