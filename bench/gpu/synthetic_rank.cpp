@@ -44,8 +44,6 @@ Config synthetic_config(const ModelConfig& model, std::int64_t context) {
   config.training.device = Device::Kind::cuda;
   config.training.dtype = DType::bfloat16;
   config.training.deterministic = false;
-  config.training.feedforward_chunk = 16384;
-  config.training.loss_chunk = 4096;
   return config;
 }
 

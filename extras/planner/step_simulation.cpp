@@ -144,7 +144,7 @@ class StepSimulation {
     now_.times.products += costs.overlap_seconds;
   }
   double chunks() const {
-    const auto chunk = config_.training.feedforward_chunk;
+    const auto chunk = config_.training.feedforward_tokens();
     return chunk > 0 ? std::max(1.0, static_cast<double>(work().tokens(0)) / static_cast<double>(chunk)) : 1;
   }
 

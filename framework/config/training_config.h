@@ -41,13 +41,18 @@ struct TrainingConfig {
   std::vector<std::string> trainable;  // patterns of parameters' names; none: all are trained
   DType dtype = DType::float32;
   Recompute recompute = Recompute::keep_attention;
-  std::int64_t feedforward_chunk = 2048;  // tokens; 0: all at once
-  std::int64_t loss_chunk = 1024;
+  std::int64_t feedforward_chunk = -1;  // tokens; 0: all at once; -1: by device
+  std::int64_t loss_chunk = 0;          // 0: by device
   bool deterministic = true;
   OnNonfinite on_nonfinite = OnNonfinite::stop;
   std::int64_t max_skipped_steps = 5;  // in a row
   AuditConfig audit;
 
+  /// Returns the two chunks in tokens. On a GPU, larger ones read the sums of gradients less often.
+  std::int64_t feedforward_tokens() const {
+    return feedforward_chunk >= 0 ? feedforward_chunk : device == Device::Kind::cuda ? 16384 : 2048;
+  }
+  std::int64_t loss_tokens() const { return loss_chunk > 0 ? loss_chunk : device == Device::Kind::cuda ? 8192 : 1024; }
   /// Returns whether activations, or the optimizer's state, are offloaded.
   bool offloads(Offload what) const { return offload == what || offload == Offload::activations_and_optimizer; }
   /// Returns whether the store holds the float32 weights of a bfloat16 model, instead of the optimizer.

@@ -123,8 +123,8 @@ Config random_config(std::uint64_t seed) {
   t.seed = random_bits(seed, Purpose::test, 1u << 20);
   t.dtype = draw.flag() ? DType::float32 : DType::float64;
   t.recompute = draw.one_of(all_recompute_policies);
-  t.feedforward_chunk = draw.below(5000);
-  t.loss_chunk = 1 + draw.below(5000);
+  t.feedforward_chunk = draw.below(5000) - 1;
+  t.loss_chunk = draw.below(5000);
   t.deterministic = draw.flag();
   t.on_nonfinite = static_cast<OnNonfinite>(draw.below(2));
   t.max_skipped_steps = draw.below(100);

@@ -80,7 +80,7 @@ TEST(ConfigStages, AThousandNeedNoMemoryForEachOther) {
   };
   EXPECT_NE(complaint(text(1001)).find("has 1001 stages, but at most 1000 are allowed"), std::string::npos);
   const std::string long_name = std::string(1 << 16, 'a') + ".h5";
-  EXPECT_EQ(complaint(text(900, long_name)), "");
+  EXPECT_EQ(complaint(text(880, long_name)), "");
   EXPECT_NE(complaint(text(1000, long_name)).find("bytes of configs, but at most 67108864 are allowed"),
             std::string::npos);
   const Config config = parse_config(text(1000), "x.yaml", {});

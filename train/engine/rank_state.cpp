@@ -66,8 +66,8 @@ ExecutionShape execution_shape(const Config& config, const RankPurpose& purpose,
   shape.dtype = training.dtype;
   shape.recompute = training.recompute;
   shape.offload = training.offloads(Offload::activations);
-  shape.feedforward_chunk = training.feedforward_chunk;
-  shape.loss_chunk = training.loss_chunk;
+  shape.feedforward_chunk = training.feedforward_tokens();
+  shape.loss_chunk = training.loss_tokens();
   shape.deterministic = training.deterministic;
   shape.audit_rows = purpose.training && training.audit.interval > 0 ? training.audit.rows : 0;
   shape.documents = purpose.training && parts_documents(config.data.packing);
