@@ -75,7 +75,7 @@ std::string whole_text(const WholeWindows& whole, std::int64_t seq_len, LongDocu
   std::int64_t held = 0;
   for (const WindowRange& window : whole.windows) held += window.tokens;
   const double full = 100 * static_cast<double>(held) / (static_cast<double>(std::ssize(whole.windows) * seq_len));
-  if (whole.longer == 0) return fmt::format(" that hold its documents whole, {:.1f}% full", full);
+  if (whole.longer == 0) return fmt::format(" with whole documents, {:.1f}% full", full);
   const std::string what = longer == LongDocuments::cut
                                ? "each cut into several windows"
                                : fmt::format("{} left out", counted(whole.lost_tokens, "token"));

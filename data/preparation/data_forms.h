@@ -9,7 +9,8 @@ namespace ringtrain {
 
 /// The program that reads data sets that prepare does not, for messages.
 inline constexpr std::string_view convert_advice =
-    "convert this file with `python3 -m ringtrain_data convert --input FILE --tokenizer DIR --output tokens.h5`";
+    "convert this file with `python3 -m ringtrain_data convert --input FILE --tokenizer DIR --output tokens.h5` "
+    "(docs/datasets.md)";
 
 /// Returns whether a file of this name has one document per line (.jsonl, .ndjson, compressed or not).
 bool is_json_lines(std::string_view path);

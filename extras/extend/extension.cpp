@@ -49,7 +49,7 @@ std::int64_t known_length(const ExtensionRequest& request, const ModelConfig& mo
   const std::int64_t from = request.from > 0 ? request.from : made_for;
   if (from == 0) fail(ExitCode::usage, "{} does not say how long its context is; give --from", request.model);
   if (request.to > from) return from;
-  fail(ExitCode::usage, "--to {}: must be more than the {} tokens that {} was trained for", request.to, from,
+  fail(ExitCode::usage, "--to {}: must be more than the {} tokens that {} was trained for (--from)", request.to, from,
        request.model);
 }
 
@@ -69,8 +69,8 @@ class Extension {
     make_token_file("short", asked_.short_texts, "0");
     write_file(config_, config_text(), ExitCode::usage);
     say_what_it_takes();
-    if (asked_.plan_only) return;
     check_training();
+    if (asked_.plan_only) return;
     const Words model_files = files_of_model(asked_.model), checkpoints{at("run/checkpoints")};
     evaluate("before", asked_.model, model_files, {});
     evaluate("scaled", asked_.model, model_files,
@@ -184,7 +184,8 @@ checkpoint: {{interval: 1, keep: 2}}
     options.config = read_config(config_, {}, ConfigUse::run, check_model, config_lookup(quiet));
     options.output = at("run");
     options.start.init_from = asked_.model;
-    check_plan_memory(prepare_run(options, quiet));
+    const Run run = prepare_run(options, quiet);
+    if (!asked_.plan_only) check_plan_memory(run);
   }
 
   // ---- Evaluations and training ----

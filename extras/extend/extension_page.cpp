@@ -110,10 +110,10 @@ std::string length_tables(const Evaluations& evaluations) {
   std::map<std::string, Rows> tables;  // by the description of the targets
   for (const std::string name : evaluation_names) {
     const json& results = evaluations.at(name).results;
-    const std::string targets =
-        fmt::format("{} targets in {} windows of {} documents; their hash is {}",
-                    json_text(results.at("target_tokens")), json_text(results.at("target_blocks")),
-                    json_text(results.at("documents")), results.at("target_hash").get<std::string>());
+    const std::string targets = fmt::format(
+        "{} targets in {} of {}; their hash is {}", json_text(results.at("target_tokens")),
+        counted(results.at("target_blocks").get<std::int64_t>(), "window"),
+        counted(results.at("documents").get<std::int64_t>(), "document"), results.at("target_hash").get<std::string>());
     Rows& rows = tables.try_emplace(targets, Rows{{"context", "model", "nll", "needles"}}).first->second;
     for (const json& result : results.at("results")) {
       const json& length = result.at("context_length");

@@ -100,11 +100,15 @@ std::string ring_lines(const Plan& plan) {
                             human_bytes(plan.key_value_bytes), human_bytes(plan.gradient_bytes));
 }
 
+std::string rate_text(double tokens_per_second) {
+  return fmt::format(fmt::runtime(tokens_per_second < 1e4 ? "{:.4g} tokens/s" : "{:.0f} tokens/s"), tokens_per_second);
+}
+
 std::string time_lines(const Plan& plan) {
   const StepTimes& t = plan.times;
   return fmt::format("a step takes {}:\n", seconds_text(t.step_seconds)) +
          part_lines(step_parts, t, t.step_seconds, seconds_text) +
-         fmt::format("{:.4g} tokens/s; MFU {:.1f} %: {}, of {:.4g} TFLOP/s per rank\n", plan.tokens_per_second,
+         fmt::format("{}; MFU {:.1f} %: {}, of {:.4g} TFLOP/s per rank\n", rate_text(plan.tokens_per_second),
                      100 * plan.mfu,
                      mfu_formula(trained_parts(plan.request.config.model, plan.request.config.training)),
                      plan.rates.peak * 1e-12);
@@ -116,9 +120,9 @@ std::string stage_lines(const Plan& plan) {
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
     const Plan& stage = plan.stages[i];
     const TrainingConfig& training = stage.request.config.training;
-    text += fmt::format("  stage {}: {} of {} tokens, {} per step, {:.4g} tokens/s, MFU {:.1f} %\n", i + 1,
+    text += fmt::format("  stage {}: {} of {} tokens, {} per step, {}, MFU {:.1f} %\n", i + 1,
                         counted(training.global_batch_size, "sequence"), training.seq_len,
-                        seconds_text(stage.times.step_seconds), stage.tokens_per_second, 100 * stage.mfu);
+                        seconds_text(stage.times.step_seconds), rate_text(stage.tokens_per_second), 100 * stage.mfu);
   }
   return text.empty() ? text : "memory covers all stages; the step above is of the longest sequences:\n" + text;
 }

@@ -114,9 +114,9 @@ void Launcher::check(const LaunchOptions& options) const {
   }
   if (options.ranks != processes() && options.backend != Backend::threads) {
     ringtrain::fail(ExitCode::usage,
-                    "the mesh has {} ranks (mesh.data x mesh.sequence), but {} {} started (mesh.backend {}); start as "
-                    "many processes as ranks: scripts/launch -n {} -- ...",
-                    options.ranks, processes(), processes() == 1 ? "process was" : "processes were",
+                    "the mesh has {} (mesh.data x mesh.sequence), but {} {} started (mesh.backend {}); start as many "
+                    "processes as ranks, scripts/launch -n {} -- ..., or give another mesh with --mesh",
+                    counted(options.ranks, "rank"), processes(), processes() == 1 ? "process was" : "processes were",
                     name_of(options.backend), options.ranks);
   }
 }

@@ -352,7 +352,8 @@ void MpiWorld::await(Lock& lock, const Ready& ready, const Describe& describe) {
     if (done) return;
     if (waited.seconds() > timeout_seconds_) {
       fail_with(ExitCode::rank,
-                fmt::format("{} waited {} s (mesh.timeout_seconds) in {}", name(rank()), timeout_seconds_, describe()));
+                fmt::format("{} waited {} s (mesh.timeout_seconds) in {}; if ranks are only slow, raise the timeout",
+                            name(rank()), timeout_seconds_, describe()));
       throw_if_failed();
     }
     rank_waits_ = true;

@@ -89,7 +89,7 @@ TEST_F(LongDocumentRuns, LeaveTheWindowsAndTheWorkOfTheirRule) {
   }
   const std::string fits = write_documents("fits.h5", {64, 20, 25}, true);
   EXPECT_EQ(run(config(fits, 2), "fits").logged("windows of"),
-            fits + ": 2 windows of 64 tokens that hold its documents whole, 85.2% full");
+            fits + ": 2 windows of 64 tokens with whole documents, 85.2% full");
   expect_error_holding(ExitCode::data, {"long.h5", "more than training.seq_len = 64 tokens", "data.longer truncate"},
                        [&] {
                          run(config(write_documents("long.h5", {65, 148}, false), 1, {"data.longer=drop"}), "none");

@@ -150,7 +150,8 @@ TEST_F(Stages, TheRopeIsCheckedBeforeTheFirstStepAndAtEachStage) {
   EXPECT_FALSE(holds(told_by(tiny(data, one), "same", base), "check of the rope"));  // both ways are equivalent
   const std::string message = told_by(tiny(data, joined(one, {"model.rope_theta=50.0"})), "turned", base);
   const std::string expected = fmt::format(
-      "the last 37 of 37 tokens the loss is {:.4f} with this run's rope, and {:.4f} with the weights' original rope",
+      "the last 37 of 37 tokens is {:.4f} with this run's rope; with the original rope of the weights, and without the "
+      "earlier tokens, it is {:.4f}",
       losses("turned")[0], losses("same")[0]);
   EXPECT_TRUE(holds(message, expected));
   EXPECT_NE(losses("turned")[0], losses("same")[0]);

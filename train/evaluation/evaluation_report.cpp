@@ -77,9 +77,9 @@ std::string table_notes(const EvaluationSummary& summary) {
   std::string text;
   if (targets.long_enough < targets.long_enough_for_shortest) {
     text += fmt::format(
-        "Only {} of the {} that are long enough for {} tokens are long enough for {}: a different longest context "
-        "scores different documents.\n",
-        targets.long_enough, counted(targets.long_enough_for_shortest, "document"), shortest.context_length,
+        "{} are long enough for {} tokens, but only {} for {}: a different longest context scores different "
+        "documents.\n",
+        counted(targets.long_enough_for_shortest, "document"), shortest.context_length, targets.long_enough,
         longest.context_length);
   }
   if (std::ranges::any_of(summary.results, [](const LengthResult& row) { return !std::isfinite(row.bits_per_byte); })) {

@@ -55,7 +55,9 @@ const Command* find_command(const std::string& name) {
 
 std::string help() {
   std::string text = "ringtrain COMMAND [ARGUMENT]...\n\n";
-  for (const Command& command : commands) text += fmt::format("  {:15} {}\n", command.name, command.purpose);
+  for (const Command& command : commands) {
+    text += fmt::format("  {:15} {}{}\n", command.name, command.purpose, command.extra ? " (extra)" : "");
+  }
   return text +
          "\nringtrain COMMAND --help lists the flags of a command; ringtrain --version describes this build.\n"
          "Exit codes: 0 done, 2 usage or config, 3 data, 4 checkpoint, 5 numeric, 6 a rank, 7 device, 8 ended unsaved "

@@ -70,9 +70,9 @@ std::string empty_steps_text(const EmptySteps& steps) {
   if (steps.last < steps.first) return text;
   const std::string range = fmt::format("steps {} to {}", steps.first, steps.last);
   if (steps.count == 0) {
-    text += fmt::format("; each of the {} has other windows, too", range);
+    text += fmt::format("; each of {} also has other windows", range);
   } else {
-    text += fmt::format("; steps with no other window are skipped, {} of the {}: {}{}", steps.count, range,
+    text += fmt::format("; steps with no other window are skipped, {} of {}: {}{}", steps.count, range,
                         fmt::join(steps.named, ", "), steps.count > std::ssize(steps.named) ? ", ..." : "");
   }
   if (steps.last < steps.end) text += fmt::format(" (the steps from {} on were not checked)", steps.last + 1);

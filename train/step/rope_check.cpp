@@ -87,10 +87,10 @@ std::vector<std::string> check_rope(const RunSteps& run, const Corpus& corpus, R
   const auto behind = loss_of_ends(run, corpus, state, step, {.tokens = tokens, .whole = true});
   first_pass.end();
   if (!separate || !behind) return {};
-  std::vector<std::string> lines{
-      fmt::format("check of the rope: on the last {} of {} tokens the loss is {:.4f} with this run's rope, and {:.4f} "
-                  "with the weights' original rope and without the earlier tokens; measured in {:.1f} s",
-                  tokens, config.training.seq_len, *behind, *separate, seconds_since(start))};
+  std::vector<std::string> lines{fmt::format(
+      "check of the rope: the loss on the last {} of {} tokens is {:.4f} with this run's rope; with the original "
+      "rope of the weights, and without the earlier tokens, it is {:.4f} (measured in {:.1f} s)",
+      tokens, config.training.seq_len, *behind, *separate, seconds_since(start))};
   const std::string warning = rope_warning({.tokens = tokens, .separate = *separate, .behind = *behind}, config, known);
   if (!warning.empty()) lines.push_back(warning);
   return lines;

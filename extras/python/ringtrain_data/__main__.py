@@ -79,7 +79,7 @@ def main(arguments=None):
     try:
         options.pop("run")(**options)
     except (Refused, OSError, ImportError) as error:
-        advice = "; pip install transformers pyarrow h5py xxhash" if isinstance(error, ImportError) else ""
+        advice = "; pip install transformers jinja2 pyarrow h5py xxhash" if isinstance(error, ImportError) else ""
         print(f"ringtrain_data: {error}{advice}", file=sys.stderr)
         return getattr(error, "code", 2)
     return 0
