@@ -13,10 +13,11 @@ namespace ringtrain::cuda {
 
 namespace {
 
-constexpr int row_threads = 1024;
 /// The rows that a GPU processes at a time should stay in its L2 cache (50 MB on an H100), so that each is read from
-/// memory once: a multiprocessor takes two rows, or one that is wider than this, whose block reserves shared memory.
+/// memory once. So a multiprocessor takes only one row that is wider than this, with more threads; to keep other blocks
+/// away, its block reserves shared memory.
 constexpr std::size_t wide_row_bytes = 128 << 10, reserved_bytes = 116 << 10;
+constexpr int row_threads = 512, wide_row_threads = 1024;
 constexpr int packs_under_way = 4;
 constexpr float log2_e = 1.4426950408889634f;
 
@@ -44,7 +45,7 @@ struct Softmax {
 };
 
 /// A row cut into the elements before its first 16-byte boundary, whole packs, and the elements after them.
-template <class T>
+template <class T, int threads>
 struct Row {
   static constexpr int W = pack_width<T>;
   T* data;
@@ -65,27 +66,27 @@ struct Row {
 };
 
 /// Calls body(p, pack) for the thread's packs; some of their loads are in flight at the same time.
-template <class T, class Body>
-__device__ __forceinline__ void for_packs(const Row<T>& row, const Body& body) {
-  constexpr int W = Row<T>::W;
+template <class T, int threads, class Body>
+__device__ __forceinline__ void for_packs(const Row<T, threads>& row, const Body& body) {
+  constexpr int W = pack_width<T>;
   int p = static_cast<int>(threadIdx.x);
-  for (; p + (packs_under_way - 1) * row_threads < row.packs; p += packs_under_way * row_threads) {
+  for (; p + (packs_under_way - 1) * threads < row.packs; p += packs_under_way * threads) {
     Pack<T, W> x[packs_under_way];
 #pragma unroll
-    for (int u = 0; u < packs_under_way; ++u) x[u] = load<W>(row.pack(p + u * row_threads));
+    for (int u = 0; u < packs_under_way; ++u) x[u] = load<W>(row.pack(p + u * threads));
 #pragma unroll
-    for (int u = 0; u < packs_under_way; ++u) body(p + u * row_threads, x[u]);
+    for (int u = 0; u < packs_under_way; ++u) body(p + u * threads, x[u]);
   }
-  for (; p < row.packs; p += row_threads) body(p, load<W>(row.pack(p)));
+  for (; p < row.packs; p += threads) body(p, load<W>(row.pack(p)));
 }
 
-template <class T>
-__device__ void fill_with_zeros(const Row<T>& row) {
-  Pack<T, Row<T>::W> zeros;
+template <class T, int threads>
+__device__ void fill_with_zeros(const Row<T, threads>& row) {
+  Pack<T, pack_width<T>> zeros;
 #pragma unroll
-  for (int w = 0; w < Row<T>::W; ++w) zeros.at[w] = T(0.0f);
+  for (int w = 0; w < pack_width<T>; ++w) zeros.at[w] = T(0.0f);
   if (row.single() >= 0) row.data[row.single()] = T(0.0f);
-  for (int p = static_cast<int>(threadIdx.x); p < row.packs; p += row_threads) store(row.pack(p), zeros);
+  for (int p = static_cast<int>(threadIdx.x); p < row.packs; p += threads) store(row.pack(p), zeros);
 }
 
 /// The values of the block's whole row; the sum is in double.
@@ -93,23 +94,23 @@ struct RowSoftmax {
   float largest;
   double sum;
 };
-template <class T>
-__device__ RowSoftmax softmax_of(const Row<T>& row) {
+template <class T, int threads>
+__device__ RowSoftmax softmax_of(const Row<T, threads>& row) {
   Softmax of_thread;
   if (row.single() >= 0) of_thread.take(widened(load<1>(row.data + row.single())));
-  for_packs(row, [&](int, const Pack<T, Row<T>::W>& x) { of_thread.take(widened(x)); });
+  for_packs(row, [&](int, const Pack<T, pack_width<T>>& x) { of_thread.take(widened(x)); });
 
-  __shared__ float maxima[row_threads / 32];
-  __shared__ double sums[row_threads / 32];
+  __shared__ float maxima[threads / 32];
+  __shared__ double sums[threads / 32];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const float of_warp = warp_maximum(of_thread.largest);
   if (lane == 0) maxima[warp] = of_warp;
   __syncthreads();
-  const float largest = warp_maximum(maxima[lane % (row_threads / 32)]);
+  const float largest = warp_maximum(maxima[lane % (threads / 32)]);
   const double sum = warp_sum(static_cast<double>(of_thread.sum * exponential(of_thread.largest, largest)));
   if (lane == 0) sums[warp] = sum;
   __syncthreads();
-  return {largest, warp_sum(lane < row_threads / 32 ? sums[lane] : 0.0)};
+  return {largest, warp_sum(lane < threads / 32 ? sums[lane] : 0.0)};
 }
 
 /// The gradient of a logit, under a softcap, if that of its capped value is `slope`.
@@ -120,10 +121,10 @@ __device__ __forceinline__ float under_softcap(float slope, float logit, float i
 }
 
 /// Overwrites a row of logits with the gradient: factor times softmax, minus 1 at the label, under a softcap.
-template <bool Capped, class T>
-__device__ __forceinline__ void write_gradient(const Row<T>& row, const RowSoftmax& all, int label, float of_label,
-                                               double factor, float inverse_cap) {
-  constexpr int W = Row<T>::W;
+template <bool Capped, class T, int threads>
+__device__ __forceinline__ void write_gradient(const Row<T, threads>& row, const RowSoftmax& all, int label,
+                                               float of_label, double factor, float inverse_cap) {
+  constexpr int W = pack_width<T>;
   const auto scale = static_cast<float>(factor / all.sum);
   const double p_of_label = static_cast<double>(exponential(of_label, all.largest)) / all.sum;
   const float slope_of_label =
@@ -148,15 +149,15 @@ __device__ __forceinline__ void write_gradient(const Row<T>& row, const RowSoftm
 }
 
 /// Capped: logits have a softcap.
-template <class T, bool Capped>
-__global__ void __launch_bounds__(row_threads)
+template <class T, bool Capped, int threads>
+__global__ void __launch_bounds__(threads)
     cross_entropy_kernel(T* const logits,                   // [n, V]
                          double* const nll,                 // [n]
                          const std::int32_t* const labels,  // [n]
                          const float* const weights,        // [n]
                          const int V, const double denominator, const bool gradient, const float inverse_cap) {
   const std::int64_t t = blockIdx.x;
-  const Row<T> row(logits + t * V, V);
+  const Row<T, threads> row(logits + t * V, V);
   const int label = labels[t];
   const float weight = weights[t];
   const bool slopes = gradient && label >= 0 && weight != 0;
@@ -199,19 +200,21 @@ void cap_logits(Stream& stream, const TensorView& x, double softcap) {
 
 void cross_entropy(Stream& stream, const TensorView& logits, const TensorView& nll, const ConstTensorView& labels,
                    const ConstTensorView& weights, double denominator, bool gradient, double softcap) {
-  ensure(logits.dim(1) <= INT32_MAX - 2 * row_threads * packs_under_way * 8, "a vocabulary's ids are int32");
+  ensure(logits.dim(1) <= INT32_MAX - 2 * wide_row_threads * packs_under_way * 8, "a vocabulary's ids are int32");
   dispatch_storage(logits.dtype, [&]<class T>() {
-    const auto run = [&]<bool Capped>() {
-      Context& context = stream.cuda();
-      const bool wide = sizeof(T) * static_cast<std::size_t>(logits.dim(1)) > wide_row_bytes;
-      const std::size_t shared = wide ? std::min(reserved_bytes, context.shared_bytes_per_block() - 2048) : 0;
-      launch<cross_entropy_kernel<T, Capped>>(context, blocks_for(logits.dim(0), 1), row_threads, shared,
-                                              logits.as<T>(), nll.as<double>(), labels.as<std::int32_t>(),
-                                              weights.as<float>(), static_cast<int>(logits.dim(1)), denominator,
-                                              gradient, softcap > 0 ? static_cast<float>(1 / softcap) : 0.0f);
+    Context& context = stream.cuda();
+    const bool wide = sizeof(T) * static_cast<std::size_t>(logits.dim(1)) > wide_row_bytes;
+    const std::size_t reserved = wide ? std::min(reserved_bytes, context.shared_bytes_per_block() - 2048) : 0;
+    const auto run = [&]<bool Capped, int threads>() {
+      launch<cross_entropy_kernel<T, Capped, threads>>(
+          context, blocks_for(logits.dim(0), 1), threads, reserved, logits.as<T>(), nll.as<double>(),
+          labels.as<std::int32_t>(), weights.as<float>(), static_cast<int>(logits.dim(1)), denominator, gradient,
+          softcap > 0 ? static_cast<float>(1 / softcap) : 0.0f);
     };
-    if (softcap > 0) return run.template operator()<true>();
-    run.template operator()<false>();
+    const auto run_with = [&]<int threads>() {
+      softcap > 0 ? run.template operator()<true, threads>() : run.template operator()<false, threads>();
+    };
+    wide ? run_with.template operator()<wide_row_threads>() : run_with.template operator()<row_threads>();
   });
 }
 

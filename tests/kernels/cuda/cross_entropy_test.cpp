@@ -48,7 +48,7 @@ TEST_F(GpuCrossEntropyTest, AgreesForAnyVocabulary) {
     for (std::int64_t V : {1, 3, 8, 257, 5003}) {
       for (std::int64_t n : {0, 1, 11}) expect_agreement(dtype, n, V, 2, n % 3);
     }
-    expect_agreement(dtype, 6, 2 * 4 * 1024 * 8 + 1237, 2, 0);  // more than a block has in flight, in a wide row
+    for (std::int64_t V : {34005, 66773}) expect_agreement(dtype, 6, V, 2, 0);  // many loads a thread; wide rows
   }
 }
 
