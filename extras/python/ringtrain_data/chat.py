@@ -34,7 +34,7 @@ def answer(command, tokenizer, prompt):
 def chat(checkpoint, system, max_tokens, generate, chat_template, template_options, flags):
     if not (generate := generate or tokenizer_files.program("generate")):
         raise Refused("no program generate is found; name it with --generate, or its folder with RINGTRAIN_BIN", 2)
-    tokenizer = load_tokenizer(tokenizer_folder(checkpoint), chat_template)
+    tokenizer = load_tokenizer(tokenizer_folder(checkpoint), chat_template, "--checkpoint")
     template = ChatTemplate(tokenizer, options=template_options)
     command = [generate, "--checkpoint", checkpoint, "--tokens-file", "-", "--max-new-tokens", str(max_tokens), *flags]
     if end := template.end_of_answers():

@@ -30,7 +30,7 @@ class Refused(Exception):
 # Return why a row or a file is not read: the message of the exception, in one line.
 def reason(error):
     named = "" if isinstance(error, (Refused, OSError, ValueError)) else f"{type(error).__name__}: "
-    return named + str(error).replace("\n", " ")
+    return named + (getattr(error, "strerror", None) or str(error)).replace("\n", " ")
 
 
 # Return a list or object that a column holds as JSON, as CSV files and tools do.

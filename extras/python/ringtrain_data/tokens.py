@@ -33,7 +33,7 @@ def end_token(tokenizer, named=None):
     return found[0]
 
 
-def load_tokenizer(path, chat_template=None):
+def load_tokenizer(path, chat_template=None, option="--tokenizer"):
     import transformers
     try:
         if not pathlib.Path(path).is_dir():
@@ -44,7 +44,7 @@ def load_tokenizer(path, chat_template=None):
         if chat_template:
             tokenizer.chat_template = pathlib.Path(chat_template).read_text("utf-8")
     except (OSError, ValueError) as error:
-        raise Refused(f"--tokenizer {path}: {error}", 2) from error
+        raise Refused(f"{option} {path}: {error}", 2) from error
     return tokenizer
 
 
