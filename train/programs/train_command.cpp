@@ -112,7 +112,9 @@ void read_options(TrainFlags& flags, const Log& log) {
     if (options.output.empty()) options.output = run_folder;
   }
   if (flags.config_path.empty()) {
-    fail(ExitCode::usage, "--config is required, except with --resume RUN if the run's folder has a config");
+    const std::string& resumed = options.start.resume_path;
+    if (resumed.empty()) fail(ExitCode::usage, "--config is required, except with --resume RUN");
+    fail(ExitCode::usage, "--resume: {} is neither a run nor a checkpoint in a run, so --config is required", resumed);
   }
   options.trace.inputs = {flags.config_path};
   options.config = read_config(flags.config_path, flags.settings, use_of(options), check_model,
