@@ -176,7 +176,7 @@ checkpoint: {{interval: 1, keep: 2}}
   }
 
   /// Throws the errors that would end training at its beginning, because the evaluations before it take long: texts too
-  /// short, too little memory.
+  /// short, and too little memory (unless only a plan is asked for, which reports the memory of its own hardware).
   void check_training() const {
     if (path_exists(at("run/checkpoints"))) return;
     const Log quiet = [](const std::string&) {};

@@ -25,8 +25,7 @@ const std::string one_and_two = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n";
 const std::vector<std::string> both{"one", "two"};
 const std::string array = R"([{"text": "one"}, {"text": "two"}])";
 const std::string command =
-    "`python3 -m ringtrain_data convert --input FILE --tokenizer DIR --output tokens.h5` "
-    "(docs/datasets.md)";
+    "`python3 -m ringtrain_data convert --input FILE --tokenizer DIR --output tokens.h5` (docs/datasets.md)";
 
 std::vector<Form> all_forms() {
   return {

@@ -118,6 +118,7 @@ TEST_F(Extend, WhatIsDoneIsNotDoneAgainFromAnyFolder) {
   const Words further{"out/model", "long", "--to", "128", "--hardware", "cpu", "--plan", "--output", "further"};
   expect_end(run_child("extend", further, work), 0);
   EXPECT_NE(content_of(in_work("further/config.yaml")).find("rope_scaling: {factor: 4, "), std::string::npos);
+  expect_end(run_child("extend", {"out/model", "long", "--to=1M", "--hardware=cpu", "--plan", "--output=x"}, work), 3);
 }
 
 TEST_F(Extend, RefusesWhatHasChangedBetweenTwoCalls) {
