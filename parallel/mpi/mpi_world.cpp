@@ -351,9 +351,7 @@ void MpiWorld::await(Lock& lock, const Ready& ready, const Describe& describe) {
     });
     if (done) return;
     if (waited.seconds() > timeout_seconds_) {
-      fail_with(ExitCode::rank,
-                fmt::format("{} waited {} s (mesh.timeout_seconds) in {}; if ranks are only slow, raise the timeout",
-                            name(rank()), timeout_seconds_, describe()));
+      fail_with(ExitCode::rank, timeout_text(name(rank()), timeout_seconds_, describe()));
       throw_if_failed();
     }
     rank_waits_ = true;
