@@ -29,6 +29,8 @@ class EmulatedBundle(unittest.TestCase):
             (cls.bundle / "bin" / program).symlink_to(PROGRAMS / program)
         for script, folder in (("scripts/bundle.d/run", "."), ("scripts/gpu-check", "."), ("scripts/launch", "bin")):
             shutil.copy(SOURCE / script, cls.bundle / folder)
+        for script in ("steps.py", "step_baseline.py"):
+            shutil.copy(SOURCE / "bench/gpu" / script, cls.bundle)
         (cls.bundle / "configs").symlink_to(SOURCE / "configs")
         (cls.bundle / "data").mkdir()
         subprocess.run([PROGRAMS / "prepare", "--input", SOURCE / "framework", "--output", cls.bundle / "data/sources.h5"],
@@ -96,6 +98,25 @@ class EmulatedBundle(unittest.TestCase):
         self.assertEqual(parts["GPU tests"]["detail"], "5 passed, 0 failed, 0 skipped")
         self.assertEqual(parts["machine, attention"]["result"], "passed")
         self.assertIn("NOTHING MEASURED HERE COUNTS", done.stdout)
+
+    def test_steps_are_timed_and_a_python_without_pytorch_is_skipped(self):
+        tools = self.folder / "tools"
+        tools.mkdir()
+        for name, text in (("nvidia-smi", "while date '+%Y/%m/%d %H:%M:%S.%3N, 1500, 690'; do sleep 0.02; done"),
+                           ("python", "echo no PyTorch in this Python; exit 77")):
+            (tools / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+            (tools / name).chmod(0o755)
+        done = subprocess.run([sys.executable, self.bundle / "steps.py", "--tiny", "--only", "1B, 8K x 1", "--json",
+                               tools / "steps.json"], stdout=subprocess.PIPE, text=True, timeout=200, check=False,
+                              env=os.environ | {"PATH": f"{tools}:{os.environ['PATH']}",
+                                                "RINGTRAIN_PYTHON": str(tools / "python")})
+        self.assertEqual(done.returncode, 3, done.stdout)
+        report = json.loads((tools / "steps.json").read_text(encoding="utf-8"))
+        self.assertEqual(report["skipped"], ["1B, 8K x 1, PyTorch: code 77: no PyTorch in this Python"] * 2)
+        self.assertEqual([(row["who"], row["mhz"], row["watts"]) for row in report["rows"]], [("ours", 1500, 690)] * 2)
+        for row in report["rows"]:
+            self.assertAlmostEqual(row["tokens_per_second"] * row["seconds"], 8192)
+            self.assertGreater(row["first_step_seconds"], row["seconds"] / 2)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 // PyTorch's results in double (tests/golden/make_golden.py): config, sequences, loss, nll, and every gradient.
 #pragma once
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -35,16 +35,15 @@ std::vector<T> flattened(const nlohmann::json& rows) {
   return all;
 }
 
-inline Architecture architecture_of(const std::string& name) {
-  for (const Architecture architecture : all_architectures) {
-    if (name == name_of(architecture)) return architecture;
-  }
-  throw std::invalid_argument("no architecture " + name);
+/// Returns the value with this name in a table of names (framework/config/named.h), which must have it.
+template <class Table>
+auto value_of(const Table& table, const std::string& name) {
+  return std::ranges::find_if(table, [&](const auto& entry) { return entry.name == name; })->value;
 }
 
 inline ModelConfig config_from(const nlohmann::json& json) {
   ModelConfig config;
-  config.architecture = architecture_of(json["architecture"]);
+  config.architecture = value_of(architecture_names, json["architecture"]);
   config.vocab_size = json["vocab_size"];
   config.hidden_size = json["hidden_size"];
   config.num_hidden_layers = json["num_hidden_layers"];
@@ -58,11 +57,7 @@ inline ModelConfig config_from(const nlohmann::json& json) {
   config.rms_norm_eps = json["rms_norm_eps"];
   config.tie_word_embeddings = json["tie_word_embeddings"];
   const nlohmann::json& scaling = json["rope_scaling"];
-  const std::string type = scaling["type"];
-  config.rope_scaling.type = type == "linear" ? RopeType::linear
-                             : type == "ntk"  ? RopeType::ntk
-                             : type == "yarn" ? RopeType::yarn
-                                              : RopeType::none;
+  config.rope_scaling.type = value_of(rope_type_names, scaling["type"]);
   config.rope_scaling.factor = scaling.value("factor", 1.0);
   config.rope_scaling.original_max_position_embeddings = scaling.value("original_max_position_embeddings", 0);
   return config;

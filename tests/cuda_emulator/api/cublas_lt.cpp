@@ -209,12 +209,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, std::uint64_t rows,
                                           std::uint64_t columns, std::int64_t leading_dimension) {
-  MatrixLayout made;
-  made.type = type;
-  made.rows = rows;
-  made.columns = columns;
-  made.leading_dimension = leading_dimension;
-  return create(layout, made);
+  return create(layout,
+                MatrixLayout{.type = type, .rows = rows, .columns = columns, .leading_dimension = leading_dimension});
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   return destroy(layout);
@@ -230,20 +226,10 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                                                     std::size_t bytes) {
-  switch (attribute) {
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
-      return assign(preference->workspace_bytes, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
-      return assign(preference->alignment[0], value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
-      return assign(preference->alignment[1], value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
-      return assign(preference->alignment[2], value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
-      return assign(preference->alignment[3], value, bytes);
-    default:
-      return assign(preference->ignored, value, bytes);
-  }
+  if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) return assign(preference->workspace_bytes, value, bytes);
+  const int operand = attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;  // followed by B's, C's, and D's
+  if (operand < 0) return assign(preference->ignored, value, bytes);
+  return assign(preference->alignment.at(static_cast<std::size_t>(operand)), value, bytes);
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
