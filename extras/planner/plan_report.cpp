@@ -233,8 +233,8 @@ std::vector<std::string> advice(const Config& config, const Hardware& hardware) 
   const std::vector<std::string> names = roomy_hardware(config, hardware.cores > 0);
   if (!names.empty()) sentences.push_back(fmt::format("there is room on {}", fmt::join(names, ", ")));
   sentences.push_back(
-      "these need less: training.shard: weights, training.recompute: full, a smaller training.micro_batch_size, "
-      "training.loss_chunk or training.feedforward_chunk, and a smaller model");
+      "these need less: training.shard: weights, training.recompute: full, training.offload (on a GPU), bfloat16 as "
+      "optimizer.moments or optimizer.gradients, a smaller model, training.micro_batch_size or training.loss_chunk");
   return sentences;
 }
 

@@ -187,8 +187,8 @@ void require_memory(const std::vector<RankPlan>& plans, std::int64_t available, 
   }
   fail(ExitCode::usage,
        "the plan does not fit: it needs {} ({} bytes) for {}, but {} ({} bytes){} are available; rank {} needs {} "
-       "({}); use shorter sequences, training.shard: weights (--shard-weights), or a smaller model; in training also a "
-       "smaller training.micro_batch_size, training.loss_chunk or mesh.data, or training.recompute: full",
+       "({}); use shorter sequences, a smaller model, or training.shard: weights (--shard-weights); to train, also "
+       "a smaller micro_batch_size or mesh.data, recompute: full, offload (on a GPU), or optimizer.moments: bfloat16",
        human_bytes(needed), needed, counted(std::ssize(ranks), "rank"), human_bytes(available), available, where,
        largest.ranks.front(), human_bytes(largest.peak.total), tags);
 }
