@@ -25,9 +25,9 @@ std::string unfinished(const CallSite& site, const ExchangeSide& send, const Exc
   return text;
 }
 
-std::string timeout_text(const std::string& name, double seconds, const std::string& call) {
-  return fmt::format("{} waited {} s (mesh.timeout_seconds) in {}; if ranks are only slow, raise the timeout", name,
-                     seconds, call);
+std::string timeout_text(const std::string& name, double seconds, const std::string& where) {
+  return fmt::format("{} waited {} s (mesh.timeout_seconds) {}; if ranks are only slow, raise the timeout", name,
+                     seconds, where);
 }
 
 std::string rank_name(std::size_t rank, std::size_t size) {

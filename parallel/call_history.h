@@ -36,8 +36,9 @@ struct ExchangeSide {
 /// Returns which sides of an exchange are not done.
 std::string unfinished(const CallSite& site, const ExchangeSide& send, const ExchangeSide& receive);
 
-/// Returns the message of a timeout: which rank waited how long in which call, and what to do if it was only slow.
-std::string timeout_text(const std::string& name, double seconds, const std::string& call);
+/// Returns the message of a timeout: which rank waited how long where ("in recv", "at the end for rank 1"), and what to
+/// do if ranks were only slow.
+std::string timeout_text(const std::string& name, double seconds, const std::string& where);
 
 /// Returns "rank 1 of 4".
 std::string rank_name(std::size_t rank, std::size_t size);

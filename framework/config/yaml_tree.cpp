@@ -107,10 +107,10 @@ YamlError likely_error(const std::string& text, const YAML::Exception& found) {
     return invalid(open, fmt::format("this {} is not closed", text[open]));
   }
   const std::size_t begin = begin_of_line(text, at), indent = text.find_first_not_of(' ', begin);
-  if (indent < text.size() && text[indent] == '\t')
-    return invalid(indent, "a tab indents the line; YAML allows only spaces");
+  if (indent < text.size() && text[indent] == '\t') return invalid(indent, "a tab indents the line; use spaces");
   if (found.msg == YAML::ErrorMsg::END_OF_MAP)
     return invalid(at, "this does not continue the section; check indentation and quotes");
+  if (found.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR) return invalid(at, "a value that begins with * needs quotes");
   if (found.msg != YAML::ErrorMsg::MAP_VALUE) return invalid(at, found.msg);
   const std::size_t end_above = begin == 0 ? 0 : text.find_last_not_of(" \r\n", begin - 1) + 1;
   const std::size_t above = begin_of_line(text, end_above), key = text.find_first_not_of(' ', above);

@@ -246,8 +246,8 @@ void MpiWorld::finish(int exit_code) {
   while (!missing().empty()) {
     throw_if_failed();
     if (waited.seconds() > timeout_seconds_) {
-      fail_with(ExitCode::rank, fmt::format("{} waited {} s (mesh.timeout_seconds) at the end for rank {}",
-                                            name(rank()), timeout_seconds_, fmt::join(missing(), ", ")));
+      fail_with(ExitCode::rank, timeout_text(name(rank()), timeout_seconds_,
+                                             fmt::format("at the end for rank {}", fmt::join(missing(), ", "))));
     }
     heard_from_ranks_.wait_for(lock, std::chrono::milliseconds(200));
   }
@@ -351,7 +351,7 @@ void MpiWorld::await(Lock& lock, const Ready& ready, const Describe& describe) {
     });
     if (done) return;
     if (waited.seconds() > timeout_seconds_) {
-      fail_with(ExitCode::rank, timeout_text(name(rank()), timeout_seconds_, describe()));
+      fail_with(ExitCode::rank, timeout_text(name(rank()), timeout_seconds_, "in " + describe()));
       throw_if_failed();
     }
     rank_waits_ = true;

@@ -141,8 +141,8 @@ void NcclRank::await(Lock& lock, const NcclComm& comm, ncclResult_t result, cons
   Pause pause;
   while (result == ncclInProgress) {
     if (waited.seconds() > timeout_.count()) {
-      fail(ExitCode::rank, "{} waited {} s (mesh.timeout_seconds) for the other ranks to reach {}", name(),
-           timeout_.count(), described(site));
+      fail(ExitCode::rank, "{}",
+           timeout_text(name(), timeout_.count(), "for the other ranks to reach " + described(site)));
     }
     lock.unlock();
     pause();
@@ -306,8 +306,8 @@ void NcclRank::launch(NcclComm& comm, const std::shared_ptr<NcclGroup>& group) {
   const auto look = [&] {
     throw_if_aborted();
     if (waited.seconds() <= limit.count()) return;
-    fail(ExitCode::rank, "{} waited {} s (mesh.timeout_seconds) for the other ranks to reach {}", name(),
-         timeout_.count(), described(group->sites));
+    fail(ExitCode::rank, "{}",
+         timeout_text(name(), timeout_.count(), "for the other ranks to reach " + described(group->sites)));
   };
   lockstep_->begin(host_->rank(), sides_of(comm, *group, host_->rank()), look);
   post_and_record(comm, group, /*until_done=*/true);
@@ -381,8 +381,7 @@ void NcclRank::poll(Lock& lock) {
     group.waited.emplace();
   }
   if (group.waited->seconds() > timeout_.count()) {
-    fail(ExitCode::rank, "{} waited {} s (mesh.timeout_seconds) in {} on its GPU", name(), timeout_.count(),
-         described(group.sites));
+    fail(ExitCode::rank, "{}", timeout_text(name(), timeout_.count(), "in " + described(group.sites) + " on its GPU"));
   }
 }
 

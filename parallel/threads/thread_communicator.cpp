@@ -275,7 +275,7 @@ class ThreadCommunicator final : public Communicator {
       } else if (self_.copying > 0) {
         self_.wake.wait(lock);  // a pending copy ends by itself
       } else {
-        world_.fail_with(ExitCode::rank, timeout_text(name(), world_.timeout_seconds, describe()));
+        world_.fail_with(ExitCode::rank, timeout_text(name(), world_.timeout_seconds, "in " + describe()));
       }
     }
   }

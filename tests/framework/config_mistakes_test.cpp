@@ -59,7 +59,7 @@ TEST(ConfigMistakes, OfATextAreAllNamed) {
                                                      : row.at("text").get<std::string>();
     mistakes.push_back({text, row.at("says"), row.value("settings", Settings{})});
   }
-  EXPECT_EQ(mistakes.size(), 50);
+  EXPECT_EQ(mistakes.size(), 51);
   expect_messages(mistakes);
 }
 

@@ -36,7 +36,7 @@ std::vector<Kind> kinds_of(const CheckReport& report) {
 
 std::string line_of(const Kind& kind, std::size_t width) {
   const CheckedTensor& worst = *kind.worst;
-  std::string text = fmt::format("  {:{}}  {:>7}  ", kind.name, width, kind.tensors);
+  std::string text = fmt::format("  {:{}} {:>7} ", kind.name, width, kind.tensors);
   if (worst.bound == 0 && worst.largest == 0) return text + "exact\n";
   text += fmt::format("{:>9.2g} {:>9.2g} {:>9.2g}  {:>11.3g}  {:>10.3g}", worst.size, worst.largest, worst.bound,
                       share_of_bound(worst), kind.mean_share);
@@ -95,7 +95,7 @@ std::string check_report(const CheckReport& report) {
   const std::vector<Kind> kinds = kinds_of(report);
   std::size_t width = 0;
   for (const Kind& kind : kinds) width = std::max(width, kind.name.size());
-  text += fmt::format("  {:{}}  {:>7}  {:>9} {:>9} {:>9}  {:>11}  {:>10}\n", "tensor", width, "tensors", "max value",
+  text += fmt::format("  {:{}} {:>7} {:>9} {:>9} {:>9}  {:>11}  {:>10}\n", "tensor", width, "tensors", "max value",
                       "max error", "bound", "error/bound", "mean/bound");
   for (const Kind& kind : kinds) text += line_of(kind, width);
   const CheckedTensor* const first = report.first();

@@ -16,12 +16,12 @@ CheckpointSpace checkpoint_space(const Run& run) {
   const std::int64_t saves = saves_to_come(config, run.start.step, run.last_step);
   const auto steps = run.folder.checkpoints().steps();
   const std::int64_t there = std::ranges::count_if(steps, [&](std::int64_t step) { return step <= run.start.step; });
-  // Saves come before deletions.
-  const std::int64_t most = saves == 0 ? there : std::max(most_at_a_time(config, there + saves), there + 1);
+  // Saves come before deletions. A run that plans no save saves once if a signal ends it.
+  const std::int64_t most = std::max(most_at_a_time(config, there + std::max<std::int64_t>(saves, 1)), there + 1);
   return {.folder = run.folder.checkpoints_path(),
           .each = checkpoint_bytes(run.config, run.table),
           .most = most,
-          .pending = most - there,
+          .pending = saves == 0 ? 0 : most - there,
           .free = free_bytes(nearest_existing(run.folder.checkpoints_path()), ExitCode::usage)};
 }
 
