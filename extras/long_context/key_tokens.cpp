@@ -75,10 +75,7 @@ std::string key_set_text(const KeySet& set) {
                               {"texts", nlohmann::ordered_json::array()}};
   for (const KeySet::Text& text : set.texts) {
     nlohmann::ordered_json flat = nlohmann::ordered_json::array();
-    for (const TextInterval& interval : text.key) {
-      flat.push_back(interval.begin);
-      flat.push_back(interval.end);
-    }
+    for (const TextInterval& interval : text.key) flat.insert(flat.end(), {interval.begin, interval.end});
     json["texts"].push_back({{"hash", text.hash}, {"length", text.length}, {"key", flat}});
   }
   return std::string(key_set_head) + json_text(json).substr(1) + "\n";

@@ -33,6 +33,7 @@ const std::array choices{
     Choice{"layout", 10, [](const Config& c) { return std::string(name_of(c.mesh.layout)); }},
     Choice{"recompute", 14, [](const Config& c) { return std::string(name_of(c.training.recompute)); }},
     Choice{"offload", 21, [](const Config& c) { return std::string(name_of(c.training.offload)); }},
+    Choice{"host share", 10, [](const Config& c) { return fmt::format("{}", c.optimizer.host_share); }},
     Choice{"shard", 9, [](const Config& c) { return std::string(name_of(c.training.shard)); }},
     Choice{"micro-batch", 11, [](const Config& c) { return std::to_string(c.training.micro_batch_size); }}};
 
@@ -49,10 +50,14 @@ void add_ways(const Config& on_mesh, Candidates& found) {
         config.training.offload = offload;
         config.training.shard = shard;
         if (single && shard != Shard::optimizer && !config.training.store_holds_masters()) continue;  // equivalent
-        for (std::int64_t size = 1; size <= largest_micro_batch && sequences % size == 0; size *= 2) {
-          config.training.recompute = recompute;
-          config.training.micro_batch_size = size;
-          found.push_back({{}, config});
+        for (const double share : {0.25, 0.5, 0.75, 1.0}) {
+          if (share < 1 && !config.training.offloads(Offload::optimizer)) continue;
+          config.optimizer.host_share = share;
+          for (std::int64_t size = 1; size <= largest_micro_batch && sequences % size == 0; size *= 2) {
+            config.training.recompute = recompute;
+            config.training.micro_batch_size = size;
+            found.push_back({{}, config});
+          }
         }
       }
     }
@@ -153,14 +158,9 @@ nlohmann::ordered_json search_json(const Candidates& candidates) {
   for (const Candidate& c : candidates) {
     nlohmann::ordered_json json;
     for (const Choice& choice : choices) json[choice.name] = choice.value(c.config);
-    json["memory_needed"] = c.need.device;
-    json["host_needed"] = c.need.host;
-    json["fits"] = c.fits;
-    if (c.fits) {
-      json["step_seconds"] = c.times.step_seconds;
-      json["tokens_per_second"] = c.tokens_per_second;
-      json["mfu"] = c.mfu;
-    }
+    json.update({{"memory_needed", c.need.device}, {"host_needed", c.need.host}, {"fits", c.fits}});
+    if (c.fits)
+      json.update({{"step_seconds", c.times.step_seconds}, {"tokens_per_second", c.tokens_per_second}, {"mfu", c.mfu}});
     list.push_back(std::move(json));
   }
   return list;

@@ -1,6 +1,6 @@
-// Chooses the mesh, layout, recompute policy, offload, sharding, and micro-batch with which to run a config on a number
-// of devices: plans all combinations, and ranks those that fit by tokens per second. The model, the length, and the
-// batch do not change. Pure.
+// Chooses the mesh, layout, recompute policy, offload and host share, sharding, and micro-batch with which to run a
+// config on a number of devices: plans all combinations, and ranks those that fit by tokens per second. The model, the
+// length, and the batch do not change. Pure.
 #pragma once
 
 #include <cstdint>

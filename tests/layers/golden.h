@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -29,9 +30,7 @@ struct Golden {
 template <class T>
 std::vector<T> flattened(const nlohmann::json& rows) {
   std::vector<T> all;
-  for (const auto& row : rows) {
-    for (const auto& value : row) all.push_back(value.get<T>());
-  }
+  for (const auto& row : rows) std::ranges::copy(row.template get<std::vector<T>>(), std::back_inserter(all));
   return all;
 }
 
@@ -80,9 +79,8 @@ inline Golden read_golden(const std::string& name) {
   golden.denominator = json["denominator"];
   golden.loss_sum = json["loss_sum"];
   golden.nll = flattened<double>(json["nll"]);
-  for (const auto& parameter : json["parameters"]) {
+  for (const auto& parameter : json["parameters"])
     golden.parameters.push_back({parameter["name"], parameter["shape"], parameter["gradient"]});
-  }
   return golden;
 }
 

@@ -12,23 +12,18 @@
 namespace ringtrain::testing {
 namespace {
 
-class ComparisonTest : public TrainTest {
+class ComparisonTest : public TextTest {
  protected:
-  std::string data() {
-    if (data_.empty()) {
-      data_ = write_tokens(
-          "text.h5", {.documents = 60, .shortest = 80, .longest = 200, .validation_documents = 30, .weights = true});
-    }
-    return data_;
-  }
+  ComparisonTest()
+      : TextTest({.documents = 60, .shortest = 80, .longest = 200, .validation_documents = 30, .weights = true}) {}
   std::string model(const std::string& name, int seed) {
-    run(tiny(data(), {"training.steps=1", "model.initializer_range=0.4", fmt::format("training.seed={}", seed)}), name);
+    run(tiny(data, {"training.steps=1", "model.initializer_range=0.4", fmt::format("training.seed={}", seed)}), name);
     return at(name);
   }
   EvaluationOptions options(const std::string& checkpoint) {
     EvaluationOptions options;
     options.checkpoint = checkpoint;
-    options.data = data();
+    options.data = data;
     options.request = {{16, 70}, 8, 30};
     options.request.by_position = true;
     return options;
@@ -43,9 +38,6 @@ class ComparisonTest : public TrainTest {
     nlohmann::json results = evaluation_json(summary).at("against").at("results");
     return {std::move(summary), std::move(results)};
   }
-
- private:
-  std::string data_;
 };
 
 TEST_F(ComparisonTest, AModelDivergesFromItselfByExactlyNothing) {
@@ -90,7 +82,7 @@ TEST_F(ComparisonTest, EqualsAWitnessWithBothDistributions) {
   const std::string one = model("one", 1), two = model("two", 2);
   const auto [summary, comparison] = evaluate(options(one), two);
   const EvaluationSummary single = evaluate_on_threads(options(one));
-  const auto file = TokenFile::open(data());
+  const auto file = TokenFile::open(data);
   constexpr std::int64_t length = 70, targets = 8;
   struct Sums {
     double weight = 0, difference = 0, kl = 0;
@@ -183,7 +175,7 @@ TEST_F(ComparisonTest, OtherVocabulariesAreRefused) {
 // If two models' tokenizers begin texts differently, each would read windows in a form that it does not know.
 TEST_F(ComparisonTest, ModelsThatBeginTextsInTwoWaysAreComparedOnlyAsAsked) {
   const auto begun_by = [&](const std::string& name, const char* post_processor) {
-    run(tiny(data(), {"training.steps=1", "model.vocab_size=601", "model.initializer_range=0.4"}), name);
+    run(tiny(data, {"training.steps=1", "model.vocab_size=601", "model.initializer_range=0.4"}), name);
     nlohmann::json tokenizer =
         nlohmann::json::parse(content_of(source_folder() + "/tests/tokenizers/tiny/byte_level.json"));
     tokenizer["post_processor"] = nlohmann::json::parse(post_processor);

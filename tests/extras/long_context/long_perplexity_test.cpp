@@ -65,10 +65,9 @@ class LongPplTest : public TrainTest {
  protected:
   /// Documents of 60 to 199 tokens, half of them for validation. Returns the file's path.
   std::string data() {
-    if (data_.empty()) {
+    if (data_.empty())
       data_ = write_tokens(
           "text.h5", {.documents = 16, .shortest = 60, .longest = 200, .validation_documents = 8, .weights = weights_});
-    }
     return data_;
   }
   /// Trains a model whose context matters a little.

@@ -41,9 +41,9 @@ TEST(Search, HoldsEveryMeshThatDividesTheBatchBestFirst) {
   EXPECT_EQ(micro, (std::set<std::int64_t>{1, 2, 4}));
   // The report has the choice, and for each setting the fastest candidate with another value.
   const std::string text = search_report(found);
-  EXPECT_EQ(std::ranges::count(text, '\n'), 2 + 1 + 6);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 2 + 1 + 7);
   for (const char* row : {"the choice ", "another mesh ", "another layout ", "another recompute ", "another offload ",
-                          "another shard ", "another micro-batch "}) {
+                          "another host share ", "another shard ", "another micro-batch "}) {
     EXPECT_NE(text.find(row), std::string::npos) << row;
   }
   const auto other =
@@ -53,6 +53,15 @@ TEST(Search, HoldsEveryMeshThatDividesTheBatchBestFirst) {
       << text;
   const std::string report = search_report(search_plans(gpu_request({}), 1));
   EXPECT_EQ(report.find("another mesh"), std::string::npos) << report;  // there is none
+}
+
+TEST(Search, KeepsOnlyPartOfTheOptimizerOnTheHostIfMoreFitsOnTheDevice) {
+  const Candidates found =
+      search_plans(gpu_request({"model.hidden_size=4096", "model.num_hidden_layers=36", "model.num_attention_heads=32",
+                                "model.intermediate_size=12288", "training.seq_len=8192", "optimizer.moments=bfloat16",
+                                "optimizer.gradients=bfloat16"}),
+                   1);
+  EXPECT_TRUE(found.front().fits && found.front().config.optimizer.host_share < 1);
 }
 
 TEST(Search, AContiguousCausalRingLosesByItsWaits) {
