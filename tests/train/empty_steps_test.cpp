@@ -7,6 +7,7 @@
 
 #include "data/token_file_writer.h"
 #include "tests/train/train_fixture.h"
+#include "train/check/check.h"
 #include "train/step/schedule.h"
 
 namespace ringtrain::testing {
@@ -63,11 +64,9 @@ class EmptyStepsTest : public TrainTest {
   /// Returns the lines of a run without its times; NaN is written as null.
   std::vector<nlohmann::json> lines(const std::string& output) const {
     std::vector<nlohmann::json> found = metrics(output);
-    for (nlohmann::json& line : found) {
-      for (const char* field : {"time", "seconds", "tokens_per_second", "ring_wait_seconds", "peak_bytes", "started"}) {
+    for (nlohmann::json& line : found)
+      for (const char* field : {"time", "seconds", "tokens_per_second", "ring_wait_seconds", "peak_bytes", "started"})
         line.erase(field);
-      }
-    }
     return found;
   }
 };
@@ -165,6 +164,12 @@ TEST_F(EmptyStepsTest, ThatAreAllAreRefusedAtTheStart) {
   write_with_empty({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
   expect_error_holding(ExitCode::data, {"no window of 10 tokens has a token to learn from"},
                        [&] { prepared(config()); });
+}
+
+TEST_F(EmptyStepsTest, AreNoUpdatesForACheckOfALaterStep) {
+  write_with_empty({2, 5});
+  const Config settings = config_with_empty_first({2, 5});
+  EXPECT_FALSE(check_run({.train = {.config = settings, .dump = {at("dump"), 2}}}, quiet).first());
 }
 
 TEST_F(EmptyStepsTest, CannotBeDumped) {

@@ -262,7 +262,7 @@ class StepCheck {
 
   /// Returns how often the run rounds its sums of gradients to bfloat16: after each micro-batch, or never.
   std::int64_t roundings_of_a_sum() const {
-    return run_.config.optimizer.gradients == DType::bfloat16 ? run_.config.micro_batches() : 0;
+    return run_.config.optimizer.gradients == DType::bfloat16 ? run_.micro_batches(dump_.index().step) : 0;
   }
 
   /// Returns whether a gradient is zero in theory: that of A whose B is all zeros, and those of queries and keys if
@@ -286,16 +286,14 @@ class StepCheck {
     const double rate = reference::learning_rate(run_.config, step);
     compared_["learning rate"].element(0, result_.lr, rate);
     compared_["learning rate"].allow(0x1p-50 * rate);
-    const double clip = optimizer.max_grad_norm > 0 && result_.grad_norm > optimizer.max_grad_norm
-                            ? optimizer.max_grad_norm / result_.grad_norm
-                            : 1;
+    const double most = optimizer.max_grad_norm, clip = most > 0 ? std::min(1.0, most / result_.grad_norm) : 1;
     const double u = precision_of(accumulator(dtype())).sums;
     for (const Parameter& parameter : run_.table.all()) {
       if (parameter.part == Part::frozen) continue;
       reference::Moments p{read(parameter.name), read("first_moment." + parameter.name),
                            read("second_moment." + parameter.name)};
       const Vector before = p.weights, found = read("updated." + parameter.name);
-      reference::adamw(p, read("grad." + parameter.name), optimizer, rate, clip, step,
+      reference::adamw(p, read("grad." + parameter.name), optimizer, rate, clip, result_.updates,
                        /*decays=*/parameter.shape.rank() == 2);
       Compared& updated = compared_["updated." + parameter.name];
       updated.elements(0, found, p.weights);

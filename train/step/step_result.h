@@ -16,6 +16,7 @@ struct StepResult : StepReport {
   LayerPairs pairs;                // over all sequences
   double held_tokens = 0;          // of the files, over all sequences: the step's other tokens fill up windows
   bool empty = false;              // no sequence has a target: nothing was computed
+  std::int64_t updates = 0;        // of the run so far, with this step's, if it has one
   std::int64_t nonfinite = 0;      // steps in a row, up to this one, whose loss or norm is not finite
   int signal = 0;                  // SIGTERM or SIGINT, if any rank has seen one
   double unfinished_saves = 0;     // ranks that are still writing

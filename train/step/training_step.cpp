@@ -129,6 +129,7 @@ bool TrainingStep::may_update(StepResult& result) {
   }
   if (std::isfinite(result.loss) && std::isfinite(result.grad_norm)) {
     nonfinite_ = 0;
+    result.updates = result.step - skipped_;
     return true;
   }
   ++skipped_;
@@ -141,7 +142,7 @@ void TrainingStep::update(const StepResult& result) {
     const Span update(state_.stream.trace(), "optimizer");
     saver_.let_snapshot_end();  // of the state before this update
     // The optimizer counts only its own updates: a skipped step does not change it.
-    state_.optimizer->update(result.lr, result.step - skipped_,
+    state_.optimizer->update(result.lr, result.updates,
                              clip_factor(result.grad_norm, run_.config.optimizer.max_grad_norm));
   }
   state_.parameters.weights_changed();

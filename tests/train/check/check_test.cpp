@@ -63,12 +63,10 @@ TEST_F(CheckedRun, OfEachKindIsRight) {
 TEST_F(CheckedRun, OfSmallLogitsIsRight) {
   const std::string words = write_tokens("words.h5", {.vocab_size = 2000});
   const auto bound_of_nll = [&](std::vector<std::string> settings) {
-    for (const char* const setting :
-         {"model.vocab_size=2000", "model.architecture=granite", "model.residual_multiplier=0.22",
-          "model.embedding_multiplier=12", "model.query_pre_attn_scalar=4096", "training.dtype=float32",
-          "training.global_batch_size=1", "mesh.sequence=2"}) {
-      settings.emplace_back(setting);
-    }
+    settings.insert(settings.end(),
+                    {"model.vocab_size=2000", "model.architecture=granite", "model.residual_multiplier=0.22",
+                     "model.embedding_multiplier=12", "model.query_pre_attn_scalar=4096", "training.dtype=float32",
+                     "training.global_batch_size=1", "mesh.sequence=2"});
     const CheckReport report = check(tiny(words, settings));
     EXPECT_EQ(wrong(report), "");
     return std::ranges::find(report.tensors, "nll", &CheckedTensor::name)->bound;
