@@ -74,8 +74,8 @@ TensorView as_saved(RankState& state, const TensorView& values) {
   if (values.device.is_cpu()) {
     std::memcpy(narrow.data, values.data, values.bytes());  // another thread may use the stream
   } else {
-    copy(state.stream, narrow, values);
-    state.stream.synchronize();
+    copy_in_order(state.stream, narrow, values);
+    synchronize(record_event(state.stream));  // Stream::synchronize() would use the timeline, on another thread
   }
   if (values.dtype == staging.dtype) return staging;
   for (std::int64_t i = staging.numel(); i-- > 0;) staging.as<float>()[i] = narrow.as<BFloat16>()[i].value();

@@ -42,7 +42,7 @@ TEST_F(GpuFault, ADeviceThatDoesNotServeIsNamed) {
            .last = 4,
            .error = cudaErrorDevicesUnavailable,
            .parts = {"another process has exclusive use of the GPU"}},
-           {.call = "cudaStreamSynchronize",
+           {.call = "cudaEventSynchronize",
            .first = 20,
            .last = 20,
            .error = cudaErrorIllegalAddress,
@@ -90,7 +90,7 @@ TEST_F(GpuFault, RanksThatShareACardShareItsMemory) {
 TEST_F(GpuFault, ACardThatFailsEndsAllRanks) {
   for (const char* const mesh : {"mesh.sequence=1", "mesh.sequence=2"}) {
     SCOPED_TRACE(mesh);
-    cuda_emulator::fail_call("cudaStreamSynchronize", 40, cudaErrorECCUncorrectable);
+    cuda_emulator::fail_call("cudaStreamSynchronize", 25, cudaErrorECCUncorrectable);
     expect_error_holding(ExitCode::device, {"cudaErrorECCUncorrectable"}, [&] {
       run(config({mesh, "mesh.backend=threads", "training.steps=30"}), mesh);
     });
