@@ -1,6 +1,7 @@
 // Copies that run concurrently with a stream's work, ordered with it by events: messages between the GPU memory of
 // ranks that are threads of one process, and data that moves to host memory and back before it is needed. On CUDA they
-// have their own stream and the host waits for none of them; on a CPU a copy is done when the call returns.
+// have their own stream and the host waits for none of them, except from host to host; on a CPU a copy is done when the
+// call returns.
 //
 // There is no circular wait: a copy waits only for events of work that its stream received earlier, and that work waits
 // only for copies that were issued before it.

@@ -30,7 +30,7 @@ struct Parameter {
   double init_value = 0;  // used if init_stddev is 0
   double init_stddev = 0;
   Part part = Part::trainable;
-  std::uint64_t stream = 0;  // of the random numbers of its initial values
+  std::uint64_t stream = 0;  // of the random numbers of its initial values and of rounding
   bool adapter = false;      // a factor of an update that is added to a weight (layers/lora.h)
   bool saved = true;         // false: frozen, and stored in the files of the base that a checkpoint of adapters names
   std::int64_t offset = 0;   // elements from the start of its part's flat buffer; set by ParameterTable

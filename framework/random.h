@@ -10,7 +10,7 @@ namespace ringtrain {
 
 /// The purpose of a stream of random numbers. The values are part of reproducibility: append, never renumber.
 enum class Purpose : std::uint32_t {
-  weights = 1,     // index: parameter id << 40 | element
+  weights = 1,     // index: the parameter's stream << 40 | element
   data_order = 2,  // index: epoch
   synthetic_data = 3,
   evaluation_targets = 4,
@@ -18,7 +18,7 @@ enum class Purpose : std::uint32_t {
   simulation = 6,  // index: of a document, or rank and hop of a kernel call
   sampling = 7,    // index: the new token, from 0
   audit = 8,       // index: step << 34 | rank << 8 | row
-  rounding = 9,    // index: parameter id << 40 | step
+  rounding = 9,    // index: the parameter's stream << 40 | step
   test = 100,
 };
 

@@ -25,7 +25,7 @@ struct AdamWSlice {
   ConstTensorView g;
   TensorView rounded;
   double weight_decay = 0;
-  std::uint64_t first_element = 0;  // parameter id << 40 | element: moments in bfloat16 are rounded by it, at random
+  std::uint64_t first_element = 0;  // the parameter's stream << 40 | element: rounds moments in bfloat16, at random
 };
 
 /// For each slice: m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; w -= lr (m^ / (sqrt(v^) + eps) + decay w); rounded =

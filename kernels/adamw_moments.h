@@ -24,7 +24,7 @@ constexpr BFloat16 rounded_at_random(float x, std::uint32_t random) {
   return {static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(x) + random) >> 16)};
 }
 
-/// Returns the number of an element (parameter id << 40 | element) among the step's random bits.
+/// Returns the number of an element (the parameter's stream << 40 | element) among the step's random bits.
 inline std::uint32_t number_of(std::uint64_t element, std::uint64_t seed, std::int64_t step) {
   const std::uint64_t index = (element >> 40 << 40) + static_cast<std::uint64_t>(step);
   return static_cast<std::uint32_t>(random_bits(seed, Purpose::rounding, index) + element);

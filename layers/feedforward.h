@@ -9,7 +9,7 @@
 namespace ringtrain {
 
 /// Chunk-sized scratch: 2 C + 3 F + norm statistics per token (without a gate: 2 F; with gate and up kept: F), under
-/// Tag::workspace, or, if one chunk holds all tokens, under Tag::activations. No gradient without training.
+/// Tag::workspace, or, if feedforward_chunk is 0, under Tag::activations. No gradient without training.
 class FeedforwardWorkspace {
  public:
   FeedforwardWorkspace(Allocator& allocator, const ModelSpec& spec, const ExecutionShape& shape, const Saved& saved,

@@ -28,7 +28,7 @@ class Linear {
     lora_.backward_input(stream, dx, dy);
   }
   /// Adds dy^T x to W's gradient and the sum of dy to b's, if they are trained, and an adapter's gradients to its own.
-  /// The first call of a step overwrites the gradients.
+  /// The first call overwrites the gradients (begin_gradient()).
   void backward_weight(Stream& stream, const ConstTensorView& dy, const ConstTensorView& x,
                        const CallerLine& line = CallerLine::current()) const {
     lora_.backward_weight(stream, dy, x);

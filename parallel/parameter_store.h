@@ -58,8 +58,8 @@ class ParameterStore {
 
   // ---- Gradients ---------------------------------------------------------------------------------------------------
 
-  /// Begins a step. Writes no memory except the padding of parameters, once. A buffer contains data of an earlier step
-  /// until backward writes it. (Without this call, gradients are added to the existing ones.)
+  /// Begins a step. Writes no memory, except that the first call zeroes unsharded gradients. A buffer contains data of
+  /// an earlier step until backward writes it. (Without this call, gradients are added to the existing ones.)
   void begin_step();
   /// Begins backward of a micro-batch. last: of a step, after which the sums over all ranks are complete.
   void begin_backward(bool last);

@@ -285,8 +285,7 @@ RunStart start_of(const Run& run, const TrainOptions& options, const FolderConte
 EmptySteps foresee_empty_steps(const Run& run, const Log& log) {
   const DumpRequest& dump = run.dump;
   if (!dump.folder.empty() && (dump.step <= run.start.step || dump.step > run.last_step)) {
-    fail(ExitCode::usage, "--dump-step {}: this run has only the steps {} to {}", dump.step, run.start.step + 1,
-         run.last_step);
+    fail(ExitCode::usage, "--dump-step {}: give a step after {}, up to {}", dump.step, run.start.step, run.last_step);
   }
   EmptySteps steps = find_empty_steps(run.corpus, run, run.start.step);
   if (const std::string empty = empty_steps_text(steps); !empty.empty()) log("data.train: " + empty);

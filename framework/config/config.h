@@ -33,10 +33,10 @@ struct SchedulerConfig {
 };
 
 struct CheckpointConfig {
-  std::int64_t interval = 0;  // steps; 0: only at the end; -1: never
+  std::int64_t interval = 0;  // steps; 0: none between; -1: only on a signal
   double every_minutes = 30;  // in addition to interval, unless interval is -1; 0: never
   std::int64_t keep = 3;
-  bool background = true;  // false: training waits for every save, and needs no snapshot
+  bool background = true;  // if interval > 0; otherwise training waits for every save, and needs no snapshot
   OnFailure on_failure = OnFailure::stop;
 };
 

@@ -1,7 +1,7 @@
 // Loads every kernel before it is launched. CUDA loads a kernel at its first launch and may then wait for all GPUs of
 // the process. It waits forever if one of them runs a kernel of NCCL that waits for the rank that is loading. Some
 // kernels are first launched in an arbitrary step, depending on the data (a ring may bring a rank no gradients in its
-// first steps). So ranks that are threads load everything before they join.
+// first steps). So ranks that are threads load everything before their first operation of NCCL.
 #pragma once
 
 namespace ringtrain::cuda {

@@ -1,6 +1,6 @@
 // Sums over tokens, a column at a time, for parameter gradients. Tokens are cut into chunks, depending only on their
-// number; each chunk's sums go to the context's partial sums, and those are added in a fixed order in double. So the
-// same numbers give the same bits on any GPU.
+// number and the columns'; each chunk's sums go to the context's partial sums, and those are added in a fixed order in
+// double. So the same numbers give the same bits on any GPU.
 #pragma once
 
 #include "kernels/cuda/elements.cuh"

@@ -1,9 +1,9 @@
 // The GPU half of kernels/*.h: one function for each public one, with the same type (without the caller's line) and the
 // same contract, on device tensors. kernels/NAME.cpp has checked shapes and dtypes before it calls these functions.
-// None of them waits for the device. A build without CUDA has a stub for each of them, so no caller needs to check how
-// it was built.
-// Dtypes: float32 everywhere, or bfloat16 with float32 accumulators (framework/dtype.h). Any shape is legal; heads of
-// 64 and 128 elements are fast, and other sizes up to 256 are correct.
+// None of them waits for the device, except for copies of host memory that is not pinned. A build without CUDA has a
+// stub for each of them, so no caller needs to check how it was built. Dtypes: float32 everywhere, or bfloat16 with
+// float32 accumulators (framework/dtype.h). Any shape is legal; heads of 64 and 128 elements are fast, and other sizes
+// up to 256 are correct.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // RMSNorm and LayerNorm on the GPU. A group of threads (a warp, or a whole block) shares one row and keeps it in
 // registers: a row is read once in forward, and once in backward for dx and the parameter gradients together. In
 // backward, a group goes through a chunk of tokens and keeps each column's sums; the chunks' sums are then added in
-// order. Rows whose width or memory does not allow packs of 16 bytes, and rows wider than 16K elements in forward or 8K
-// in backward, are processed by single elements, and read as often as needed.
+// order. Rows whose width or memory does not allow packs of 16 bytes, and rows wider than 64 KiB in forward or 8K
+// elements in backward, are processed by single elements, and read as often as needed.
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/reduce.cuh"

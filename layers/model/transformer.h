@@ -2,8 +2,8 @@
 // (layers/model_spec.h). Forward and backward are explicit. The constructor allocates everything that a step needs (in
 // plan mode: records it), so a step allocates nothing. A layer sees the ring, never a rank.
 //
-// Accumulation rule: parameter gradients add (over micro-batches; the first of a step overwrites); activation gradients
-// overwrite, except the residual stream's, which adds.
+// Accumulation rule: parameter gradients add (over micro-batches; the first one, or with sharded gradients each,
+// overwrites); activation gradients overwrite, except the residual stream's, which adds.
 #pragma once
 
 #include <memory>

@@ -41,7 +41,7 @@ class Launcher {
   std::vector<int> ranks_here(int ranks) const;
   /// Returns which of `ranks` ranks run in this process.
   std::vector<int> ranks_of_process(int ranks) const;
-  /// Returns "threads of one process" or "4 processes".
+  /// Returns "threads of one process" or "processes, 4 of them".
   std::string description() const;
 
   /// Throws Error(usage), with the numbers, if launch() could not run these options.

@@ -167,7 +167,7 @@ void RankSockets::connect_to(int rank, const Address& target) {
     tried += fmt::format("{}{}:{} ({})", tried.empty() ? "" : ", ", text.data(), ntohs(target.port),
                          error ? std::strerror(error) : "no answer from a rank");
   }
-  fail(ExitCode::rank, "rank {} cannot reach rank {} ({}); tried {}", rank_, rank, name(rank),
+  fail(ExitCode::rank, "rank {} cannot reach rank {} ({}); tried {}; is there a firewall?", rank_, rank, name(rank),
        tried.empty() ? "no address: that host has none" : tried);
 }
 

@@ -27,7 +27,7 @@ struct RingPart {
 /// and in the middle of each segment, so that under a causal mask, a zigzag block of which a rank sees only the first
 /// segment still has two parts. Each part has at least `min_tokens` tokens over its sequences, if there are that many.
 /// Cuts within a segment are at multiples of 256 positions (times its stride; or of `min_tokens`, if that is less),
-/// where they split no kernel's tile.
+/// where they split no kernel's tile if the segment begins at one.
 std::vector<RingPart> ring_parts(std::span<const Segment> largest, std::int64_t sequences, std::int64_t min_tokens);
 
 /// Returns the tokens of the smallest part of a block with G key/value heads. A GPU of 132 processors computes with 128

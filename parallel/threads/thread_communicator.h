@@ -4,8 +4,9 @@
 //
 // Everything can be poisoned: the first error of any rank (abort, a timeout, sizes that disagree) ends every pending
 // and later call on every communicator split from the same world. Once such a call has thrown, no other thread touches
-// this rank's buffers any more, so unwinding may free them. A communicator that is destroyed with pending exchanges (by
-// an exception between exchange and wait) withdraws them; buffers of an exchange must outlive its communicator.
+// this rank's buffers any more, so unwinding may free them (on GPUs, by cudaFree, which waits for copies). A
+// communicator that is destroyed with pending exchanges (by an exception between exchange and wait) withdraws them;
+// buffers of an exchange must outlive its communicator.
 #pragma once
 
 #include <functional>

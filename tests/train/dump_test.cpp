@@ -140,7 +140,7 @@ TEST_F(DumpedStep, FromTheCommandLine) {
   EXPECT_EQ(train_with({"--dump", at("c")}).code, 2);
   const ChildResult late = train_with({"--dump-step", "3", "--dump", at("c")});
   EXPECT_EQ(late.code, 2);
-  EXPECT_TRUE(holds(late.err, "--dump-step 3: this run has only the steps 1 to 2"));
+  EXPECT_TRUE(holds(late.err, "--dump-step 3: give a step after 0, up to 2"));
   EXPECT_FALSE(std::filesystem::exists(at("c")));
   std::filesystem::create_directory(at("mine"));
   std::ofstream(at("mine/thesis.txt")) << "mine";

@@ -177,7 +177,7 @@ std::vector<std::string> folders_at(const std::string& path) {
   std::vector<std::string> folders;
   auto steps = checkpoints.steps();
   if (steps.empty()) steps = checkpoints.steps();  // between two looks, one may have appeared and another gone
-  if (steps.empty()) fail(ExitCode::checkpoint, "{}: this run has no checkpoint yet", path);
+  if (steps.empty()) fail(ExitCode::checkpoint, "{}: this run has no checkpoint yet; wait for its first save", path);
   for (const std::int64_t step : steps) folders.push_back(checkpoints.complete(step));
   return folders;
 }

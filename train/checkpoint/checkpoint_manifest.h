@@ -45,11 +45,11 @@ struct CheckpointManifest {
   std::int64_t step = 0;            // optimizer steps done, at least one
   std::int64_t samples = 0;         // sequences consumed: the sampler's cursor
   std::int64_t tokens = 0;          // tokens consumed
-  std::int64_t skipped_steps = 0;   // of the steps: those without an update because a loss or gradient was not finite
+  std::int64_t skipped_steps = 0;   // of the steps: those without an update
   std::string data_hash;            // of the training data
   std::string tokenizer_hash = {};  // of the tokenizer of these data (data/tokenizer/tokenizer.h); "": they do not say
   std::string run = {};             // the run that made it, the same for all of its checkpoints; "": not recorded
-  std::string dtype;                // of weights and moments
+  std::string dtype;                // training.dtype; files hold its accumulator
   struct Model {                    // a summary of the model
     std::string architecture;
     std::int64_t parameters = 0;

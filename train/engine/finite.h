@@ -1,4 +1,4 @@
-// The only check for NaN and infinity, before a state is saved and when weights are loaded.
+// The check of tensors for NaN and infinity, before a state is saved and when weights are loaded.
 #pragma once
 
 #include <algorithm>

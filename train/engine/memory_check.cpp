@@ -118,8 +118,10 @@ constexpr std::int64_t library_bytes = std::int64_t{256} << 20;
 
 /// Returns the GPU memory that NCCL takes in addition. It is undocumented; measured (NVIDIA/nccl 1685, eight H100s): 12
 /// MiB in each of up to 32 channels for each neighbor of a communicator, on one machine, and 0.5 GiB in total. Each of
-/// the ring's two communicators has at most two neighbors, and the gradients' has at most all ranks (with NCCL's own
-/// reductions, fewer). Ranks that share a GPU communicate over sockets, whose buffers are in host memory.
+/// the ring's two communicators has two neighbors (more if runs of hops end early, as under packed documents or a
+/// contiguous causal mask: not planned, since maxCTAs should leave fewer channels), and the gradients' has at most all
+/// ranks (with NCCL's own reductions, fewer). Ranks that share a GPU communicate over sockets, whose buffers are in
+/// host memory.
 std::int64_t nccl_bytes(const Config& config, std::size_t ranks_on_gpu) {
   const std::int64_t ranks = config.mesh.data * config.mesh.sequence;
   if (!nccl_joins(config.mesh, ranks_on_gpu == 1) || ranks == 1) return 0;
@@ -144,7 +146,7 @@ std::vector<Gpu> gpus_of(const Config& config, const LocalRanks& local) {
     }
     const std::string name = fmt::format("GPU {} ({})", index, cuda::facts_of(index).name);
     const std::int64_t taken = library_bytes + nccl_bytes(config, ranks.size());
-    gpus.push_back({name, static_cast<std::int64_t>(cuda::free_bytes(index)) - taken, ranks});
+    gpus.push_back({name, std::max<std::int64_t>(0, cuda::free_bytes(index) - taken), ranks});
   }
   return gpus;
 }

@@ -51,7 +51,7 @@ std::string differing(const FolderContent& content, const Config& config) {
 Checkpoint open_named(const std::string& path, const Log& log, const ModelDefinition& model) {
   if (!is_run_folder(path)) return open_checkpoint(path, model);
   std::optional<Checkpoint> newest = CheckpointFolder(path + "/checkpoints").newest_intact(log, model);
-  if (!newest) fail(ExitCode::checkpoint, "{}: this run has no checkpoint yet", path);
+  if (!newest) fail(ExitCode::checkpoint, "{}: this run has no checkpoint yet; wait for its first save", path);
   return *std::move(newest);
 }
 

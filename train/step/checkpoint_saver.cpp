@@ -36,7 +36,7 @@ std::optional<Error> problem_of(const std::function<void()>& work) {
   } catch (const Error& error) {
     return error;
   } catch (const std::bad_alloc&) {
-    return Error(ExitCode::checkpoint, "cannot save: out of memory, or at the limit of ulimit -v");
+    return Error(ExitCode::checkpoint, "cannot save: out of memory; free some, or raise ulimit -v");
   } catch (const std::exception& error) {
     return Error(ExitCode::internal, fmt::format("internal error: while saving: {}", error.what()));
   }

@@ -10,7 +10,7 @@ namespace ringtrain {
 struct SchedulerConfig;
 
 /// Returns the rate of `step` (the first is 1) in a run of `steps`. It rises to `peak` over the warm-up (step 1 already
-/// learns), reaches peak * min_lr_ratio at the last step, and stays there afterwards.
+/// learns), then falls, unless the schedule is constant, to peak * min_lr_ratio at the last step, and stays there.
 double learning_rate(const SchedulerConfig& config, double peak, std::int64_t steps, std::int64_t step);
 
 /// Returns what a person should know about a run's rates before it starts, one message each.
