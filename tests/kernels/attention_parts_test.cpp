@@ -88,9 +88,7 @@ void check_transpose(std::int64_t rows, std::int64_t columns) {
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<T>(i);
   transpose(to.data(), rows + 1, from.data(), columns + 2, rows, columns);
   for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < columns; ++j) {
-      ASSERT_EQ(to[j * (rows + 1) + i], from[i * (columns + 2) + j]);
-    }
+    for (std::int64_t j = 0; j < columns; ++j) ASSERT_EQ(to[j * (rows + 1) + i], from[i * (columns + 2) + j]);
   }
 }
 

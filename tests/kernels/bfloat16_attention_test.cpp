@@ -42,9 +42,7 @@ struct AttentionRun : Problem<S, float> {
     this->out = stored(out_of.empty() ? out_widened : out_of);
     this->dq.assign(in.q.size(), 0.25F);
     this->dk.resize(in.k.size()), this->dv.resize(in.k.size());
-    for (std::size_t i = 0; i < in.k.size(); ++i) {
-      this->dk[i] = this->dv[i] = Floats(in.k[i].size(), 0.5F);
-    }
+    for (std::size_t i = 0; i < in.k.size(); ++i) this->dk[i] = this->dv[i] = Floats(in.k[i].size(), 0.5F);
     calls.backward();
   }
 };

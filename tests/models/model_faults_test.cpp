@@ -147,9 +147,7 @@ TEST_F(ModelFaults, AnIdOfAFolderThatIsNoTokenNeverComesToTheModel) {
     config[key] = value;
     std::ofstream(model + "/config.json") << config;
   };
-  for (const std::int64_t id : foreign_ids) {
-    expect_refused_begin("model", id, folder);
-  }
+  for (const std::int64_t id : foreign_ids) expect_refused_begin("model", id, folder);
   for (const nlohmann::json& id : {nlohmann::json(1.0), nlohmann::json(1e300), nlohmann::json("5"),
                                    nlohmann::json(true), nlohmann::json(UINT64_MAX)}) {
     with("bos_token_id", id);

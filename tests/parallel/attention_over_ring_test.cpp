@@ -29,9 +29,7 @@ std::vector<Positions> by_layout(Layout layout, std::int64_t S, int ranks) {
 std::vector<Positions> by_chance(std::int64_t S, int ranks, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<Positions> all(static_cast<std::size_t>(ranks));
-  for (std::int64_t position = 0; position < S; ++position) {
-    all[random() % all.size()].push_back(position);
-  }
+  for (std::int64_t position = 0; position < S; ++position) all[random() % all.size()].push_back(position);
   return all;
 }
 

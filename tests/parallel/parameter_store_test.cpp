@@ -451,9 +451,7 @@ TEST(ParameterStoreMemory, IsTheNthPartAndPlacesForThreeBuckets) {
   ParameterTable table;                                  // multiples of 64 bytes and of all these numbers of ranks
   constexpr std::size_t layer = 24 * 16, end = 24 * 64;  // elements
   table.add({.name = "embedding", .shape = {end}, .bucket = 0});
-  for (int bucket = 1; bucket <= 4; ++bucket) {
-    table.add({.name = "layer", .shape = {layer}, .bucket = bucket});
-  }
+  for (int bucket = 1; bucket <= 4; ++bucket) table.add({.name = "layer", .shape = {layer}, .bucket = bucket});
   table.add({.name = "head", .shape = {end}, .bucket = 5});
   constexpr std::size_t all = 4 * (4 * layer + 2 * end), places = 4 * (end + 2 * layer);  // bytes
   for (const int ranks : {2, 3, 4, 8}) {

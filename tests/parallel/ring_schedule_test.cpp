@@ -173,9 +173,7 @@ TEST(RingSchedule, RandomPlansFit) {
     const int N = 5 + static_cast<int>(random() % 12);
     const unsigned density = random() % 101;
     Needs needed(static_cast<std::size_t>(N * N));
-    for (int at = 0; at < N * N; ++at) {
-      needed[at] = at / N == at % N || random() % 100 < density;
-    }
+    for (int at = 0; at < N * N; ++at) needed[at] = at / N == at % N || random() % 100 < density;
     Play(needed, N).run();
     ASSERT_FALSE(HasFailure()) << "trial " << trial;
   }

@@ -47,9 +47,7 @@ TEST_F(RankMemory, NoAllocationGrowsWithTheWholeSequence) {
     const std::string lengths = fmt::format("evaluation.context_lengths=[32, {}]", 2048 * ranks);
     const auto plans =
         plan(medium(2048 * ranks, ranks, {"evaluation.interval=1", "evaluation.target_tokens=16", lengths}));
-    for (const PlannedTensor& tensor : plans[0].tensors) {
-      bytes[tensor.name] += tensor.bytes;
-    }
+    for (const PlannedTensor& tensor : plans[0].tensors) bytes[tensor.name] += tensor.bytes;
     return bytes;
   };
   const auto few = sizes(4), many = sizes(16);

@@ -34,9 +34,7 @@ TEST(OwnedSlices, OfAllRanksAreEveryElementOnce) {
         EXPECT_LT(slice.begin, slice.end);
         EXPECT_EQ(slice.offset, offset);  // state has no gaps
         offset += slice.count();
-        for (std::int64_t i = slice.begin; i < slice.end; ++i) {
-          ++owners[slice.parameter][i];
-        }
+        for (std::int64_t i = slice.begin; i < slice.end; ++i) ++owners[slice.parameter][i];
       }
     }
     for (const auto& counts : owners) {

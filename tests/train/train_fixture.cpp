@@ -87,9 +87,8 @@ lr_scheduler: {{type: cosine, warmup_steps: 3, min_lr_ratio: 0.1}}
 }
 
 std::string TrainTest::Outcome::logged(const std::string& part) const {
-  for (const std::string& log : logs) {
+  for (const std::string& log : logs)
     if (log.find(part) != std::string::npos) return log;
-  }
   return "";
 }
 

@@ -100,9 +100,7 @@ TEST_F(GpuCrossEntropyTest, MaskedLogitsAndWhatIsNoNumber) {
   double sum = 0;
   for (std::size_t i = 0; i < 40; i += 3) sum += std::exp(static_cast<double>(static_cast<float>(numbers[i])));
   EXPECT_NEAR(loss[0], std::log(sum) - static_cast<double>(static_cast<float>(numbers[3])), 1e-5);
-  for (std::size_t i = 0; i < 40; ++i) {
-    EXPECT_EQ(slopes[i] == 0, i % 3 != 0);
-  }
+  for (std::size_t i = 0; i < 40; ++i) EXPECT_EQ(slopes[i] == 0, i % 3 != 0);
   EXPECT_TRUE(std::isnan(loss[1]));
   EXPECT_FALSE(std::isnan(loss[2]));
 }

@@ -154,9 +154,7 @@ void expect_every_tile_once(const TileOrder& order) {
 TEST(HopperTileOrder, GivesEveryTileOfEveryHeadOnce) {
   for (const int all_heads : {1, 2, 3, 7, 16, 33}) {
     for (const int tiles : {1, 5, 64}) {
-      for (const int at_once : {1, 2, 5, 100}) {
-        expect_every_tile_once(tile_order(tiles, all_heads, at_once, 2));
-      }
+      for (const int at_once : {1, 2, 5, 100}) expect_every_tile_once(tile_order(tiles, all_heads, at_once, 2));
     }
   }
 }

@@ -152,9 +152,7 @@ TEST_F(CheckpointTest, ResumeTakesTheOlderOneIfTheNewestIsDamagedAndFailsIfAllAr
   EXPECT_NE(outcome.logged("trying the previous checkpoint"), "");
   EXPECT_NE(outcome.logged("resuming from " + checkpoint("run", 4)), "");
   EXPECT_EQ(metrics("run").size(), 8u);
-  for (const std::int64_t step : saved_steps("run")) {
-    flip_bit(state_file(checkpoint("run", step)), 5000);
-  }
+  for (const std::int64_t step : saved_steps("run")) flip_bit(state_file(checkpoint("run", step)), 5000);
   const std::string before = content_of(at("run/metrics.jsonl"));
   expect_error(ExitCode::checkpoint, "none of the 3 checkpoints", [&] { run(few(9), "run", resumed()); });
   EXPECT_EQ(content_of(at("run/metrics.jsonl")), before);
@@ -183,9 +181,7 @@ TEST_F(CheckpointTest, AHalfWrittenOneIsNoCheckpointAndIsSweptAway) {
   EXPECT_FALSE(fs::exists(half));
   EXPECT_FALSE(fs::exists(gone));
   // Steps 4 and 6 are made and set aside again, twice.
-  for (int i = 0; i < 2; ++i) {
-    run(few(6), "run", resumed(checkpoint("run", 2)));
-  }
+  for (int i = 0; i < 2; ++i) run(few(6), "run", resumed(checkpoint("run", 2)));
   for (const std::string& name : users) EXPECT_EQ(content_of(name + "/precious"), "mine") << name;
   for (const std::string ending : {".superseded-2", ".superseded-3"}) {
     EXPECT_EQ(open_checkpoint(checkpoint("run", 4) + ending).manifest.step, 4);

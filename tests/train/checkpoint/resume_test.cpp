@@ -29,9 +29,8 @@ class Resume : public TextTest {
   /// Returns how often a run took each sample.
   std::map<std::int64_t, int> times_seen(const std::string& output) const {
     std::map<std::int64_t, int> seen;
-    for (const auto& step : samples(output)) {
+    for (const auto& step : samples(output))
       for (const std::int64_t sample : step) ++seen[sample];
-    }
     return seen;
   }
   static ModelConfig config_of(Architecture architecture) {

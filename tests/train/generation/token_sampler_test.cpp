@@ -51,9 +51,7 @@ void expect_distribution(const SamplingOptions& options, const std::vector<doubl
   TokenSampler sampler(options, std::ssize(logits));
   for (const std::int32_t token : there) sampler.add(token);
   std::vector<int> counts(logits.size());
-  for (int i = 0; i < draws; ++i) {
-    ++counts[sampler.sample(view(logits), static_cast<std::uint64_t>(i))];
-  }
+  for (int i = 0; i < draws; ++i) ++counts[sampler.sample(view(logits), static_cast<std::uint64_t>(i))];
   for (std::size_t i = 0; i < logits.size(); ++i) {
     const double p = expected[i], stddev = std::sqrt(draws * p * (1 - p));
     EXPECT_NEAR(counts[i], draws * p, 4 * stddev) << "token " << i;
@@ -147,9 +145,7 @@ TEST(TokenSamplerTest, TopPOfALargeVocabularyKeepsWhatASortWould) {
   const double lowest = p[order[kept - 1]];
   TokenSampler sampler({.temperature = 1, .top_p = 0.8}, V);
   double least = 1;
-  for (std::uint64_t i = 0; i < 20000; ++i) {
-    least = std::min(least, p[sampler.sample(view(many), i)]);
-  }
+  for (std::uint64_t i = 0; i < 20000; ++i) least = std::min(least, p[sampler.sample(view(many), i)]);
   EXPECT_GE(least, lowest);
   EXPECT_LT(least, lowest * 1.02);
 }

@@ -89,9 +89,7 @@ TEST_F(CarriedTokenizer, WhatIsDamagedIsNamedByEveryReader) {
        {"--checkpoint", "model", "--data", "text.h5", "--part", "whole", "--context-lengths", "8", "--target-tokens",
         "4", "--target-blocks", "1"}},
       {"train", {"--config", "run.yaml", "--output", "run"}}};
-  for (const std::string& text : damaged_texts) {
-    EXPECT_TRUE(read_in_every_way(text, text)) << text;
-  }
+  for (const std::string& text : damaged_texts) EXPECT_TRUE(read_in_every_way(text, text)) << text;
   for (const std::string& text : {damaged_texts[0], damaged_texts[4]}) {
     write_tokenizer(text);
     for (const auto& [program, arguments] : commands) {
