@@ -94,6 +94,24 @@ TEST_P(HopperAttention, LargeScores) {
   check(gpu, c, DType::bfloat16);
 }
 
+/// While a row's maximum stays, its sums keep exactly their weight: an error in each of many tiles would add up.
+TEST_P(HopperAttention, SumsKeepTheirWeight) {
+  Gpu gpu;
+  constexpr std::int64_t rows = 64, tokens = 1 << 13;
+  const AttentionShape s{1, 1, 1, GetParam(), /*scale=*/1, {.causal = false}};
+  Numbers q(rows * s.D), k(tokens * s.D);
+  for (std::int64_t i = 0; i < rows; ++i) q[i * s.D] = 10 + 0.125 * static_cast<double>(i);
+  k[tokens / 2 * s.D] = 1;  // the other keys have scores of 0
+  const Shape by_token{1, rows, 1, s.D}, by_row{1, 1, rows}, by_key{1, tokens, 1, s.D};
+  const DeviceTensor queries(gpu, DType::bfloat16, by_token, q), keys(gpu, DType::bfloat16, by_key, k);
+  const DeviceTensor out(gpu, DType::bfloat16, by_token), o(gpu, DType::float32, by_token);
+  const DeviceTensor m(gpu, DType::float32, by_row), l(gpu, DType::float32, by_row), lse(gpu, DType::float32, by_row);
+  attention_forward(gpu.stream(), s, queries, keys, keys, {SegmentList{{0, 1, rows}}, {}},
+                    {SegmentList{{0, 1, tokens}}, {}}, {o, m, l}, {true, true, out, lse},
+                    DeviceTensor(gpu, DType::uint8, {1 << 16}));
+  for (std::int64_t i = 0; i < rows; ++i) EXPECT_NEAR(lse.read()[i], std::log(std::exp(q[i * s.D]) + tokens - 1), 4e-6);
+}
+
 TEST_P(HopperAttention, ANaNReachesTheLogsumexp) {
   Gpu gpu;
   Case c = whole("the first key is NaN", shape(1, 1, 1), 130);

@@ -164,8 +164,10 @@ __device__ __forceinline__ float2 softmax(float (&s)[key_tile / 2], float (&m)[2
     for (int j = 0; j < key_tile / 8; ++j) most = fmaxf(most, fmaxf(s[4 * j + 2 * half], s[4 * j + 2 * half + 1]));
     most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFU, most, 1));
     most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFU, most, 2));
-    const float base = most == -INFINITY ? 0.0F : most * scale_log2;  // a row without a key yet: no NaN
-    shrink[half] = exp2_approx(m[half] * scale_log2 - base);
+    const float finite = most == -INFINITY ? 0.0F : most;  // a row without a key yet: no NaN
+    const float base = finite * scale_log2;
+    // Exactly 1 if the maximum stays. nvcc contracts m * scale - base to one rounding, which would not give 0.
+    shrink[half] = exp2_approx((m[half] - finite) * scale_log2);
     m[half] = most;
     float sum = 0;
 #pragma unroll
