@@ -75,12 +75,12 @@ class NcclCommunicator final : public Communicator {
     const std::shared_ptr<NcclGroup> group = group_ ? group_ : std::make_shared<NcclGroup>();
     group->operations.insert(group->operations.end(), halves.begin(), halves.end());
     if (group->sites.empty() || !same_site(group->sites.back(), site)) group->sites.push_back(site);
+    groups_.emplace(++requests_, group);  // before the launch, which may throw: the destructor then aborts it
     if (group_depth_ > 0) {
       group_ = group;
     } else {
       nccl_->launch(*comm_, group);
     }
-    groups_.emplace(++requests_, group);
     return of_group(requests_);
   }
 
@@ -165,8 +165,8 @@ class NcclCommunicator final : public Communicator {
     } else {
       for (int owner = 0; owner < size(); ++owner) add(owner, owner);
     }
-    nccl_->launch(*comm_, group);
     groups_.emplace(++requests_, group);
+    nccl_->launch(*comm_, group);
     return of_group(requests_);
   }
 

@@ -80,7 +80,7 @@ std::vector<std::string> check_rope(const RunSteps& run, const Corpus& corpus, R
   if (tokens == 0) return {};
   const auto start = std::chrono::steady_clock::now();
   const Span span(state.stream.trace(), "check of the rope");
-  FirstPass first_pass(state, fmt::format("check of the rope at {} tokens", tokens));
+  FirstPass first_pass(state, fmt::format("check of the rope at {} of {} tokens", tokens, config.training.seq_len));
   state.use_rope(known.model);
   const auto separate = loss_of_ends(run, corpus, state, step, {.tokens = tokens, .whole = false});
   state.use_rope(config.model);
