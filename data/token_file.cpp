@@ -156,11 +156,12 @@ double Hdf5TokenFile::bytes_per_token(std::int64_t document) const {
   const auto mean = [](std::int64_t bytes, std::int64_t tokens) {
     return bytes > 0 && tokens > 0 ? static_cast<double>(bytes) / static_cast<double>(tokens) : 0.0;
   };
+  const std::int64_t around = document_start_.value_or(-1) >= 0 ? 2 : 1;  // tokens that begin and end each document
   if (!document_bytes_.empty()) {
     const auto at = static_cast<std::size_t>(document);
-    return mean(document_bytes_[at], offsets_[at + 1] - offsets_[at] - 1);
+    return mean(document_bytes_[at], offsets_[at + 1] - offsets_[at] - around);
   }
-  return mean(manifest_.byte_count.value_or(0), token_count() - std::ssize(offsets_) + 1);
+  return mean(manifest_.byte_count.value_or(0), token_count() - around * (std::ssize(offsets_) - 1));
 }
 
 void check_offsets(const TokenFile& file) {

@@ -36,7 +36,8 @@ class TokenFile {
   virtual std::optional<std::int32_t> document_start() const { return std::nullopt; }
   /// Returns the identity of the tokenizer that made the file (data/tokenizer/tokenizer.h); "" if unknown.
   virtual const std::string& tokenizer_hash() const = 0;
-  /// Returns the average number of bytes of text per token of this document, not counting its end token; 0 if unknown.
+  /// Returns the average number of bytes of text per token of this document, not counting the tokens that begin and end
+  /// it; 0 if unknown.
   virtual double bytes_per_token(std::int64_t document) const = 0;
   /// Returns the number of tokens.
   virtual std::int64_t token_count() const = 0;  // of all documents, train then validation

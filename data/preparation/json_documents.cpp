@@ -54,6 +54,7 @@ LineTexts take_texts(std::span<char> line, const JsonRules& rules) {
     char* const begin = line.data();
     std::rotate(begin, begin + (texts.bytes - texts.prompt_bytes), begin + texts.bytes);
   }
+  if (texts.bytes == texts.prompt_bytes) return {};  // an empty answer would teach to end at once
   return texts;
 }
 

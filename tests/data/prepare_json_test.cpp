@@ -102,6 +102,8 @@ TEST_F(PrepareJson, OfAPromptAndItsCompletionTheLatterIsLearned) {
                       R"({"prompt": "th", "completion": "e"})"
                       "\n"
                       R"({"prompt": "", "completion": "of"})"
+                      "\n"
+                      R"({"prompt": "no answer", "completion": ""})"
                       "\n");
   TextOptions marked = options();
   marked.document_start = tokenizer->find_special("<|endoftext|>");
@@ -192,7 +194,7 @@ TEST_F(PrepareJson, TheFileKnowsItsTokenizerAndItsBytes) {
     file->read(offsets[d], tokens);
     EXPECT_EQ(tokens.front(), 0);
     const double bytes = length == 3 ? 1 : 23;
-    EXPECT_DOUBLE_EQ(file->bytes_per_token(d), bytes / static_cast<double>(length - 1));
+    EXPECT_DOUBLE_EQ(file->bytes_per_token(d), bytes / static_cast<double>(length - 2));
   }
   // Files of two tokenizers cannot be combined, and a smaller vocabulary is refused.
   tokenizer = make_byte_tokenizer();
