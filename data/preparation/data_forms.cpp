@@ -41,8 +41,15 @@ constexpr std::array<ForeignForm, 15> foreign_forms{{
     {"compressed by zstd", {}, "\x28\xB5\x2F\xFD", "give it a name that ends in .zst, and prepare decompresses it"},
 }};
 
+/// Returns a path in lower case, without an ending for compression.
+std::string lower_name(std::string_view path) {
+  std::string name(without_compression(path));
+  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return name;
+}
+
 bool has_name_of(const ForeignForm& form, std::string_view path) {
-  const std::string_view name = without_compression(path);
+  const std::string name = lower_name(path);
   return std::ranges::any_of(form.endings, [&](auto ending) { return !ending.empty() && name.ends_with(ending); });
 }
 
@@ -51,7 +58,7 @@ bool has_bytes_of(const ForeignForm& form, std::string_view first_bytes) {
 }
 
 bool is_json(std::string_view path) {
-  return without_compression(path).ends_with(".json");
+  return lower_name(path).ends_with(".json");
 }
 
 /// Returns whether a text begins with a line that is an object, or with an object that continues past the end of the
@@ -72,7 +79,7 @@ bool begins_with_object(std::string_view text, bool is_whole) {
 }  // namespace
 
 bool is_json_lines(std::string_view path) {
-  const std::string_view name = without_compression(path);
+  const std::string name = lower_name(path);
   return name.ends_with(".jsonl") || name.ends_with(".ndjson");
 }
 

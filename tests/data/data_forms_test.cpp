@@ -41,6 +41,7 @@ std::vector<Form> all_forms() {
       // JSONL.
       {"a.jsonl", one_and_two, both},
       {"a.ndjson", one_and_two, both},
+      {"A.JSONL", one_and_two, both},
       {"a.jsonl.gz", gzipped(one_and_two), both},
       {"a.jsonl.zst", zstandard(one_and_two), both},
       {"a.jsonl.zst", "\x28\xB5\x2F\xFD\0\x90\x19\0\0one"s, {}, "has a window of more than 128 MiB; decompress"},
@@ -70,6 +71,7 @@ std::vector<Form> all_forms() {
       // Forms that prepare does not read.
       {"a.csv", "text\none\n", {}, "is a CSV file: convert this file with " + command},
       {"a.csv.gz", gzipped("text\none\n"), {}, command},
+      {"A.CSV", "text\none\n", {}, "is a CSV file: convert this file with " + command},
       {"a.tsv", "text\none\n", {}, command},
       {"a.parquet", "PAR1\x15\x04" + std::string(50, '\0'), {}, "is a Parquet file: convert"},
       {"a.txt", "PAR1 and no byte of 0", {}, "is a Parquet file", true},
