@@ -123,8 +123,8 @@ class Forms:
         if prompt is not None and completion is not None:
             return self.rendered([*({**message, "weight": 0} for message in prompt), *completion], row)
         prompt, completion = text_of(row, "prompt"), text_of(row, key)
-        text = prompt + completion
-        return Document(text, [(len(prompt), len(text), 1.0)])
+        text = prompt + completion if completion else ""  # an empty answer would teach to end at once
+        return Document(text, [(len(prompt), len(text), 1.0)] if text else None)
 
     # A turn for the chat template; without a template, the text on which Alpaca's authors trained.
     def instruction(self, row, key):

@@ -127,16 +127,15 @@ def token_array(path, dtype):
 
 # Rows of an array of tokens: each row of a table, or the parts of a list between its offsets.
 def token_rows(path, dtype, offsets):
-    tokens = token_array(path, dtype)
-    if tokens.ndim == 1 and not offsets:
-        raise Refused(f"{path}: it is not known where its documents begin; name the file of offsets with --offsets", 2)
+    tokens = rows = token_array(path, dtype)
     if tokens.ndim == 1:
+        if not offsets:
+            raise Refused(f"{path}: it is not known where its documents begin; name their offsets with --offsets", 2)
         places = token_array(pathlib.Path(offsets), "int64")
-        if places.ndim != 1 or len(places) < 2 or places[0] < 0 or places[-1] > len(tokens):
-            raise Refused(f"{offsets}: must hold 2 or more offsets, from 0 to the {len(tokens)} tokens of {path}")
-        yield from ({"input_ids": tokens[begin:end]} for begin, end in itertools.pairwise(places))
-    else:
-        yield from ({"input_ids": ids} for ids in tokens)
+        if places.ndim != 1 or [*places[:1], *places[-1:]] != [0, len(tokens)] or (places[1:] < places[:-1]).any():
+            raise Refused(f"{offsets}: offsets must ascend from 0 to {len(tokens)}, the number of tokens of {path}")
+        rows = (tokens[begin:end] for begin, end in itertools.pairwise(places))
+    yield from ({"input_ids": ids} for ids in rows)
 
 
 # Return the choice among the parts of a data set, or refuse it.

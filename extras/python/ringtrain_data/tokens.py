@@ -57,8 +57,8 @@ class Encoder:
         self.coder.no_truncation()
         self.coder.post_processor = tokenizers.processors.Sequence([])
         self.vocab_size = 1 + max(tokenizer.get_vocab().values())
-        before, self.after = added_tokens(tokenizer)
-        self.begin, self.replaced = before if begins else [], 0
+        before, after = added_tokens(tokenizer)  # the last one of which ends the document
+        self.begin, self.after, self.replaced = before if begins else [], after[:-1], 0
 
     # Return a document without halves of surrogate pairs, which JSON may contain and UTF-8 cannot. Refuse one that
     # cannot become tokens.

@@ -197,6 +197,9 @@ class ConvertTest(unittest.TestCase):
                                       ("table.npy", [], [[5, 6, end], [7, 8, end]])):
             _, _, output = self.run_program("--input", self.folder / name, *flags, "--tokenizer", self.text)
             self.assertEqual(sorted(read_tokens(output)[0]), expected)
+        for wrong in ([1, 2, 5], [0, 2, 4], [0, 3, 2, 5]):
+            numpy.save(self.folder / "wrong.npy", numpy.array(wrong))
+            self.refused(3, "must ascend from 0 to 5", self.folder / "t.npy", "--offsets", self.folder / "wrong.npy")
         numpy.save(self.folder / "high.npy", numpy.array([[-1, 5]]))
         self.refused(3, "row 1: ids are -1 to 5, but the tokenizer's are 0 to", self.folder / "high.npy")
 
@@ -218,6 +221,7 @@ class ConvertTest(unittest.TestCase):
                  ("j.jsonl", '{"text": "a"}', 2, "must be from 0 to 0.99", "--validation-fraction", "nan"),
                  ("j.jsonl", '{"text": "a"}', 2, "--seed 0 or more", "--seed", "-1"),
                  ("k.jsonl", "[" * 99999, 3, "k.jsonl: row 1: "),
+                 ("k.jsonl", '{"prompt": "a", "completion": ""}', 3, "the inputs hold no document"),
                  ("k.jsonl", '{"prompt": "a", "completion": null}', 3, "k.jsonl: row 1: has none of the columns"),
                  ("k.jsonl", '{"input_ids": [5, 99999]}', 3, "k.jsonl: row 1: ids are 5 to 99999"),
                  ("k.jsonl", '{"prompt": "\\ud83d", "completion": "\\ude00"}', 3, "row 1: a text with learned parts"),
@@ -314,9 +318,10 @@ class ConvertTest(unittest.TestCase):
     def test_prepare_makes_the_same_and_train_takes_it(self):
         path = self.write("a.jsonl", "".join(json.dumps({"text": f"a line of text {i}"}) + "\n" for i in range(40)))
         os.environ["RINGTRAIN_BIN"] = str(BIN)
-        for tokenizer, flags in ((self.ended, []), (self.text, []), (self.chat, ["--document-end", DOCUMENT_END])):
+        named = ["--document-end", DOCUMENT_END]
+        for tokenizer, flags in ((self.ended, []), (self.ended, named), (self.text, []), (self.chat, named)):
             _, _, output = self.run_program("--input", path, "--tokenizer", tokenizer, *flags)
-            prepared = self.folder / f"prepared-{pathlib.Path(tokenizer).name}.h5"
+            prepared = self.folder / f"prepared-{pathlib.Path(tokenizer).name}-{len(flags)}.h5"
             subprocess.run([BIN / "prepare", "--input", path, "--tokenizer", tokenizer, *flags, "--output", prepared],
                            check=True, capture_output=True)
             ours, theirs = read_tokens(output), read_tokens(prepared)
