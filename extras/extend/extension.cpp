@@ -89,7 +89,12 @@ class Extension {
   void make_token_file(const std::string& name, const Words& texts, const std::string& validation) {
     if (texts.empty()) return;
     FileHashes reads = folder_.hashes_of(files_of_model(asked_.model));
-    for (const Source& source : find_sources(texts, {}).sources) reads[source.path] = source.hash;
+    for (const Source& source : find_sources(texts, {}).sources) {
+      reads[source.path] = source.hash;
+      const std::string& first = uses_.try_emplace(source.hash, name).first->second;
+      if ((first == "held-out") != (name == "held-out"))
+        fail(ExitCode::usage, "{}: --held-out names this text, and it is also to be trained on", source.path);
+    }
     const std::string file = name + ".h5";
     folder_.run({name, "Tokenizing: " + name, reads, {file, file + ".manifest.json", file + ".tokenizer"}}, [&] {
       run_command_(joined({"prepare", "--tokenizer", asked_.model, "--validation-fraction", validation, "--output",
@@ -253,6 +258,7 @@ checkpoint: {{interval: 1, keep: 2}}
   const double share_ = asked_.short_texts.empty() ? 0 : asked_.short_share;  // of sequences from short texts
   const std::int64_t from_;
   ExtensionFolder folder_;
+  FileHashes uses_;  // the token file of each text, by the hash of its content
   const CommandRunner& run_command_;
   const std::string scored_, config_ = at("config.yaml");
   std::string expected_;  // the time, in words

@@ -95,12 +95,10 @@ std::string curves(const Evaluations& evaluations, std::int64_t from, std::int64
 /// Returns the mean nll of an evaluation's needles at a context length; "-" if it has none.
 std::string needles_text(const json& results, const json& length) {
   double sum = 0, count = 0;
-  if (results.contains("tasks")) {
-    for (const json& cell : results.at("tasks").at("results").at(0).at("cells")) {
-      if (cell.at("context_length") != length) continue;
-      sum += cell.at("nll").get<double>();
-      ++count;
-    }
+  for (const json& cell : results.value(json::json_pointer("/tasks/results/0/cells"), json::array())) {
+    if (cell.at("context_length") != length) continue;
+    sum += cell.at("trials").get<double>() * cell.at("nll").get<double>();
+    count += cell.at("trials").get<double>();
   }
   return count > 0 ? fmt::format("{:.4f}", sum / count) : "-";
 }

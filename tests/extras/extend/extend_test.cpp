@@ -121,6 +121,12 @@ TEST_F(Extend, WhatIsDoneIsNotDoneAgainFromAnyFolder) {
   expect_end(run_child("extend", {"out/model", "long", "--to=1M", "--hardware=cpu", "--plan", "--output=x"}, work), 3);
 }
 
+TEST_F(Extend, RefusesATextThatIsTrainedOnAndHeldOut) {
+  Words both = words("both");
+  both[5] = "long/03.txt";
+  expect_end(run_child("extend", both, work), 2, {"03.txt: --held-out names this text"});
+}
+
 TEST_F(Extend, RefusesWhatHasChangedBetweenTwoCalls) {
   EXPECT_EQ(end_at("extend: Training", SIGKILL, words("out")).code, 256 + SIGKILL);
   const auto expect_noticed = [&](const std::string& name, const std::string& content, const std::string& sentence) {
