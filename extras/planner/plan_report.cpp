@@ -134,12 +134,12 @@ std::string hours_text(const Plan& plan) {
                         seconds_text(plan.evaluation_seconds));
   }
   const CheckpointConfig& checkpoint = plan.request.config.checkpoint;
-  const double interval = checkpoint.interval > 0 ? static_cast<double>(checkpoint.interval) : plan.steps;
+  const std::int64_t saves = std::max<std::int64_t>(1, saves_to_come(checkpoint, 0, std::llround(plan.steps)));
   return text +
          fmt::format(
              "; a checkpoint takes {}, and the disk has {} at a time; {:.4g} hours in total, {:.4g} device hours\n",
-             human_bytes(static_cast<double>(plan.checkpoint_bytes)),
-             most_at_a_time(checkpoint, std::llround(std::ceil(plan.steps / interval))), plan.hours, plan.device_hours);
+             human_bytes(static_cast<double>(plan.checkpoint_bytes)), most_at_a_time(checkpoint, saves), plan.hours,
+             plan.device_hours);
 }
 
 ordered_json memory_json(const RankPlan& kind) {

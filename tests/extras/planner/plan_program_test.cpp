@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/error_of.h"
 #include "tests/support/folder_test.h"
 #include "tests/support/paths.h"
 
@@ -56,6 +57,7 @@ TEST_F(PlanProgram, WritesWhatScriptsRelyOn) {
   std::ifstream again(at("plan.json"));
   const json searched = json::parse(again);
   EXPECT_GT(searched.at("search").size(), 3u);
+  EXPECT_TRUE(holds(run("--config configs/long_ctx_gpu.yaml --hardware h100").text, "the disk has 3 at a time"));
   EXPECT_EQ(searched.at("search").at(0).at("fits"), true);
 }
 
