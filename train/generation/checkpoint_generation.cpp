@@ -142,6 +142,7 @@ std::vector<std::int32_t> end_tokens_of(const GenerationOptions& options, const 
     if (tokenizer) add(tokenizer->end_of_document());
     if (tokens.empty()) tokens.push_back(last_token(source.model.vocab_size));
   }
+  for (const std::string& stop : options.stops) add(tokenizer ? tokenizer->find_special(stop) : std::nullopt);
   for (const std::int64_t id : options.stop_tokens) add(vocabulary.token(id, ExitCode::usage, "--stop-token"));
   return tokens;
 }
