@@ -311,9 +311,10 @@ int RankTrainer::evaluate(std::int64_t step) {
     return signal;
   }
   if (state_.rank != 0) return 0;
+  const int stage = stage_of_step(run_.config.training, step);
   metrics_->write(metrics_line(step, WallClock::now(),
                                {.checkpoint = "",
-                                .trained_length = run_.at(step).training.seq_len,
+                                .trained_length = context_length(run_.config, stage),
                                 .data = run_.corpus.validation().path(),
                                 .targets = targets,
                                 .results = *results}));

@@ -225,9 +225,8 @@ class StepCheck {
     gradients_ = adapters_->of_trained(std::move(gradients_));
     for (Tensors& rounded : rounded_gradients_) rounded = adapters_->of_trained(std::move(rounded));
     double squares = 0;
-    for (const auto& [name, exact] : gradients_) {
+    for (const auto& [name, exact] : gradients_)
       for (const double g : exact) squares += g * g;
-    }
     const double exact_norm = std::sqrt(squares);
     Compared& norm = compared_["gradient norm"];
     norm.element(0, result_.grad_norm, exact_norm);

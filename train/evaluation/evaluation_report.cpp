@@ -87,7 +87,7 @@ std::string table_notes(const EvaluationSummary& summary) {
   }
   if (std::ranges::any_of(summary.results,
                           [&](const LengthResult& row) { return row.context_length > summary.trained_length; })) {
-    text += fmt::format("*: longer than this model's training sequences of {} tokens\n", summary.trained_length);
+    text += fmt::format("*: longer than the {} tokens for which this model was trained\n", summary.trained_length);
   }
   if (targets.request.stride == shortest.context_length) {
     text +=

@@ -15,7 +15,7 @@ namespace ringtrain {
 
 struct EvaluationSummary {
   std::string checkpoint;           // "" during training: the report then omits the blocks
-  std::int64_t trained_length = 0;  // training.seq_len
+  std::int64_t trained_length = 0;  // context_length() of train/models/model_source.h
   std::string data;                 // the token file
   EvaluationTargets targets;
   std::vector<LengthResult> results;

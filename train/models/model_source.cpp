@@ -145,22 +145,21 @@ ModelSource with_weights(ModelSource source, PlacedModel placed, const Parameter
   return source;
 }
 
+std::int64_t context_length(const Config& config, int stage) {
+  const ModelConfig model = config_of_stage(config, stage).model;
+  std::int64_t longest = model_spec(model).positions == Positions::rope ? model.max_position_embeddings : 0;
+  for (int i = 0; i <= stage; ++i) longest = std::max(longest, config_of_stage(config, i).training.seq_len);
+  return longest;
+}
+
 ModelSource model_of(Checkpoint checkpoint) {
   ModelSource source;
   source.path = checkpoint.path;
-  // The model is that of the last stage that the checkpoint reached; it was trained for the longest of the stages so
-  // far.
+  // The model is that of the last stage that the checkpoint reached.
   const TrainingConfig& training = checkpoint.config.training;
   const int reached = stage_of_step(training, checkpoint.manifest.step);
   source.model = config_of_stage(checkpoint.config, reached).model;
-  for (int stage = 0; stage <= reached; ++stage) {
-    source.context_length = std::max(source.context_length, config_of_stage(checkpoint.config, stage).training.seq_len);
-  }
-  // A model with rotary positions may give the length for which it is meant, which tuning on short texts does not
-  // reduce.
-  if (model_spec(source.model).positions == Positions::rope) {
-    source.context_length = std::max(source.context_length, source.model.max_position_embeddings);
-  }
+  source.context_length = context_length(checkpoint.config, reached);
   source.identity = to_json(checkpoint.manifest);
   // RUN/checkpoints/step-N
   const std::string tokenizer = ModelSource::tokenizer_folder(parent_directory(parent_directory(checkpoint.path)));

@@ -48,6 +48,10 @@ struct ModelSource {
   }
 };
 
+/// Returns the length for which a run's model is trained after a stage (from 0): that of the longest stage so far, or
+/// that for which the model's rotary positions are meant, if it is longer: tuning on short texts does not reduce it.
+std::int64_t context_length(const Config& config, int stage);
+
 /// Returns the config for using a model without training: its run's, or, for a model from elsewhere, the defaults.
 Config config_of(const ModelSource& source);
 

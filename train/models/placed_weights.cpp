@@ -85,9 +85,7 @@ class PlacedWeights {
     std::vector<double> row(columns);
     for (std::int64_t i = 0; i < in; ++i) {
       reader_.read(tensor, i * out + begin, columns, row.data());
-      for (std::int64_t o = 0; o < columns; ++o) {
-        band_.values[o * in + i] = row[o];
-      }
+      for (std::int64_t o = 0; o < columns; ++o) band_.values[o * in + i] = row[o];
     }
   }
 
