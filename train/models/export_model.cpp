@@ -114,9 +114,7 @@ class TensorCopy {
       for (const Parameter* part : tensor.parts) {
         for (std::int64_t row = 0; row < part->shape[0]; ++row, ++o) {
           read_(*part, row * in + first, host_view(column_.data(), {rows}));
-          for (std::int64_t i = 0; i < rows; ++i) {
-            values_[i * out + o] = column_[i];
-          }
+          for (std::int64_t i = 0; i < rows; ++i) values_[i * out + o] = column_[i];
         }
       }
       append(tensor, values_, file);

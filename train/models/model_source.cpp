@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "data/tokenizer/tokenizer.h"
 #include "data/vocabulary.h"
 #include "framework/config/training_stages.h"
 #include "framework/error.h"
