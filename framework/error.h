@@ -1,8 +1,8 @@
 // The only error type. A user's mistake, bad data, and a failed rank are all Errors, which carry the program's exit
 // code and one sentence that names file:line or the numbers involved and says what to do. An Error is caught in main,
 // by a rank's launcher, which passes it to the other ranks, and where the program can continue without what failed.
-// ensure() is for broken invariants, which are our
-// own mistakes. refuse_call() is for arguments of public functions, which are the caller's mistakes.
+// ensure() is for broken invariants, which are our own mistakes. refuse_call() is for arguments of public functions,
+// which are the caller's mistakes.
 #pragma once
 
 #include <fmt/core.h>

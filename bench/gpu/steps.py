@@ -25,7 +25,7 @@ QWEN_15B = {"model.architecture": "qwen2", "model.vocab_size": 151936, "model.hi
 QWEN_8B = {"model.architecture": "qwen3", "model.vocab_size": 151936, "model.hidden_size": 4096,
            "model.num_hidden_layers": 36, "model.num_attention_heads": 32, "model.intermediate_size": 12288,
            "model.rope_theta": 1000000, "model.tie_word_embeddings": "false", "optimizer.gradients": "bfloat16",
-           "training.offload": "optimizer"}
+           "optimizer.moments": "bfloat16", "training.offload": "optimizer", "optimizer.host_share": 0.75}
 TINY = {"model.vocab_size": 512, "model.hidden_size": 64, "model.num_hidden_layers": 2, "model.num_attention_heads": 2,
         "model.num_key_value_heads": 1, "model.head_dim": 32, "model.intermediate_size": 96, "training.seq_len": 64,
         "training.micro_batch_size": 1, "training.global_batch_size": 2, "training.dtype": "float32"}
@@ -43,14 +43,13 @@ LONGEST = 150  # seconds of a run
 # At 64K, PyTorch recomputes as many layers as an 80 GB GPU needs.
 CASES = (case("1B, 8K x 1", 8192, 1, 1, 25, turns=2, baseline=0),
          case("1B, 64K x 1", 65536, 1, 1, 6, turns=2, baseline=8),
-         case("Qwen3-8B, 8K x 16", 8192, 1, 16, 2,
-              model=QWEN_8B | {"optimizer.moments": "bfloat16", "optimizer.host_share": 0.75}),
+         case("Qwen3-8B, 8K x 16", 8192, 1, 16, 2, model=QWEN_8B),
          case("Qwen2.5-1.5B, 1K x 16 x 8", 1024, 16, 128, 7, model=QWEN_15B,
               note="llmq reports 58,000 tokens/s (H100)"),
          case("1B, 8K x 4", 8192, 4, 4, 10, baseline=0),
-         case("Qwen3-8B, 8K x 16, float32 moments", 8192, 1, 16, 2, model=QWEN_8B | {"optimizer.host_share": 0.84}),
-         case("Qwen3-8B, 64K x 1", 65536, 1, 1, 1, recompute="full",
-              model=QWEN_8B | {"optimizer.moments": "bfloat16", "optimizer.host_share": 0.75}))
+         case("Qwen3-8B, 8K x 16, float32 moments", 8192, 1, 16, 2,
+              model=QWEN_8B | {"optimizer.moments": "float32", "optimizer.host_share": 0.84}),
+         case("Qwen3-8B, 64K x 1", 65536, 1, 1, 1, recompute="full", model=QWEN_8B))
 
 
 class Sampler:

@@ -17,11 +17,11 @@
 namespace ringtrain {
 
 /// Copies this rank's slices of weights and optimizer state to state.snapshot, concurrently with the stream's next
-/// work. Returns an event after the copies: nobody may change the sources before it has passed. On a CPU, and from the
+/// work. Returns an event after the copies: the sources must not change before it has passed. On a CPU, and from the
 /// host memory of an offloaded optimizer, the copies are done when the call returns.
 CopyStream::Event take_snapshot(RankState& state, CopyStream& copies);
 /// Writes this rank's file and its list into an existing folder and syncs both to disk. Returns the size and hash of
-/// each, as read back. The values are the snapshot's, or, if the state has none, the current ones, which nobody may
+/// each, as read back. The values are the snapshot's, or, if the state has none, the current ones, which must not
 /// change meanwhile. May run on a thread other than the rank's. Throws Error(checkpoint); throws Error(numeric), which
 /// names the tensor, if a value is not finite.
 std::array<CheckpointFile, 2> write_state(RankState& state, const std::string& folder, std::int64_t step);
